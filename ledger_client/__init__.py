@@ -22,6 +22,7 @@ load the protocols.
 - `observability`: events and counters.
 - `digest`: keys and digests of a ledger.
 - `encryption/`: encryption of payloads.
+- `handle`: what clients, writers, readers and chains have in common.
 - `own_loop`: refusal of handles in another event loop, thread or process.
 - `next_tick`: calls in the next iteration of the event loop.
 - `tasks`: background tasks, ended together.

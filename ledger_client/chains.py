@@ -24,6 +24,7 @@ from ledger_client.errors import (
     LedgerNotFoundError,
     MetadataConflictError,
 )
+from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.ledger_lists import LedgerLists
@@ -71,7 +72,7 @@ class ChainInfo:
         return cls(name, head.first_index, head.next_index, creation_token)
 
 
-class Chain:
+class Chain(Handle):
     """One chain, by name; created by `LedgerClient.chain`. Every call takes `timeout`, in
     seconds.
     """
@@ -83,6 +84,9 @@ class Chain:
     @property
     def _own_loop(self) -> LoopGuard:
         return self._session.own_loop
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return f"{self.name!r} of {self._session.description}"
 
     @property
     def custom_metadata(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ from ledger_client.client_services import ClientSettings
 from ledger_client.client_session import ClientSession
 from ledger_client.config import ClientConfig
 from ledger_client.encryption.keys import Encryption, StoredPayloads
+from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.ledger_lists import LedgerLists
@@ -51,7 +52,7 @@ CHUNK_BYTES: Final = 2 * 1024 * 1024
 """Size of the lists in which ranges of many ledgers are handed over, in bytes."""
 
 
-class LedgerClient:
+class LedgerClient(Handle):
     """Opens ledgers of one cluster. Connects at its first use, or when its block is entered."""
 
     def __init__(
@@ -364,6 +365,15 @@ class LedgerClient:
         nothing.
         """
         await self._session.aclose()
+
+    def __del__(self) -> None:
+        """Warn of a client that was not closed: its connections and open ledgers stay."""
+        session: ClientSession | None = getattr(self, "_session", None)  # or its URI was refused
+        if session is not None and session.is_left_open:
+            self._warn_dropped()
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return f"of {self._session.description}"
 
     async def __aenter__(self) -> Self:
         """Connect. Raises MetadataUnavailableError."""

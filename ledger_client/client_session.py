@@ -169,6 +169,18 @@ class ClientSession:
             unanswered_bytes=sum(pool.unanswered_bytes(each) for each in pool.bookie_ids),
         )
 
+    @property
+    def description(self) -> str:
+        """The cluster's address, and whether the client uses it."""
+        is_connected = self._services is not None
+        state = "closed" if self._closing else "connected" if is_connected else "not connected"
+        return f"{self._settings.address}, {state}"
+
+    @property
+    def is_left_open(self) -> bool:
+        """Whether something would be left open if nothing used this session any more."""
+        return self._services is not None and self._closing is None and self.own_loop.is_alive
+
     def limit(self, timeout: float | None) -> float:
         """Return the time limit of a call, in seconds."""
         return self._settings.config.call_timeout_s if timeout is None else timeout

@@ -14,7 +14,7 @@ import os
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 from ledger_client.errors import ClientClosedError
 from metadata.ids import LedgerId
@@ -55,6 +55,11 @@ class LoopGuard(ForkGuard):
     ) -> None:
         super().__init__(what, ledger_id)
         self._loop = loop
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop is of this process, and not closed."""
+        return not self.is_forked and self._loop is not None and not self._loop.is_closed()
 
     def require(self) -> None:
         """Raise ClientClosedError in any other loop, without a loop, and in any other process."""
@@ -116,6 +121,13 @@ class _OwnItems(AsyncGenerator[ItemT, None]):
     def __init__(self, items: AsyncGenerator[ItemT, None], own_loop: LoopGuard) -> None:
         self._items = items
         self._own_loop = own_loop
+
+    def __iter__(self) -> NoReturn:
+        """Raise TypeError for a loop without `async`."""
+        raise TypeError(
+            "these items are asynchronous: write `async for`, or use `ledger_client.sync`, whose "
+            "iterators need none"
+        )
 
     # (`typing.override` needs Python 3.12.)
     def __anext__(self) -> Coroutine[Any, Any, ItemT]:  # type: ignore[explicit-override]

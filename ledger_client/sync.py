@@ -22,6 +22,7 @@ from ledger_client.bookies.placement import PlacementPolicy
 from ledger_client.config import ClientConfig
 from ledger_client.encryption.keys import Encryption, StoredPayloads
 from ledger_client.errors import ClientClosedError
+from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import ClientStats, EventCallback
 from ledger_client.reading.many_ledgers import LedgerRange, RangePart
@@ -35,7 +36,7 @@ from metadata.ledgers.payload_encryption import PayloadEncryption
 __all__ = ["Chain", "LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
 
 
-class LedgerClient:
+class LedgerClient(Handle):
     """Opens ledgers of one cluster: `ledger_client.LedgerClient` for threads."""
 
     def __init__(
@@ -227,6 +228,9 @@ class LedgerClient:
         self._background.stop()
 
     aclose = close
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return f"over {self._client!r}"
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from ledger_client import chains
 from ledger_client.blocking.sync_loop import BackgroundLoop, iterate
 from ledger_client.chains import ChainInfo
 from ledger_client.errors import LedgerError, MetadataUnavailableError
+from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import ChainLink, LinkedLedger
@@ -22,12 +23,15 @@ RETRY_S: Final = 0.5
 UNSEEN_MAX_S: Final = 60.0
 
 
-class Chain:
+class Chain(Handle):
     """One chain, by name: `ledger_client.Chain` for threads."""
 
     def __init__(self, background: BackgroundLoop, chain: chains.Chain) -> None:
         self._background = background
         self._chain = chain
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return f"over {self._chain!r}"
 
     @property
     def name(self) -> str:

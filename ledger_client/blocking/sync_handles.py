@@ -20,6 +20,7 @@ from ledger_client.batches import Entry, EntryBatch
 from ledger_client.blocking.call_order import CallOrder
 from ledger_client.blocking.sync_loop import BackgroundLoop, iterate, wait
 from ledger_client.errors import LedgerError
+from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.reading.reader import LedgerReader as AsyncReader
 from ledger_client.writing.append_range import EntryLike
@@ -35,7 +36,7 @@ under way at a time.
 """
 
 
-class LedgerWriter:
+class LedgerWriter(Handle):
     """Appends to one open ledger. Leaving its block closes the ledger."""
 
     def __init__(self, background: BackgroundLoop, writer: AsyncWriter) -> None:
@@ -151,6 +152,15 @@ class LedgerWriter:
 
     aclose = close
 
+    def __del__(self) -> None:
+        """Warn of a writer that was not closed: its ledger stays open until its client ends."""
+        writer: AsyncWriter | None = getattr(self, "_writer", None)
+        if writer is not None and not writer.has_ended and self._background.is_running:
+            self._warn_dropped()
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return f"over {self._writer!r}"
+
     def __enter__(self) -> Self:
         return self
 
@@ -163,7 +173,7 @@ class LedgerWriter:
         self._background.run(self._writer.__aexit__(kind, error, traceback))
 
 
-class LedgerReader:
+class LedgerReader(Handle):
     """Reads one ledger. Each iterator belongs to one thread."""
 
     def __init__(self, background: BackgroundLoop, reader: AsyncReader) -> None:
@@ -263,6 +273,9 @@ class LedgerReader:
         self._background.run(self._reader.aclose())
 
     aclose = close
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return f"over {self._reader!r}"
 
     def __enter__(self) -> Self:
         return self

@@ -59,6 +59,11 @@ class BackgroundLoop:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(JOIN_TIMEOUT_S)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether this process has started the loop, and did not stop it."""
+        return not self._fork_guard.is_forked and self._loop is not None
+
     def require_process(self) -> None:
         """Raise ClientClosedError in a forked child: call this before waiting for any lock."""
         self._fork_guard.require_process()

@@ -27,6 +27,7 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     agreed_end_unknown,
 )
+from ledger_client.handle import Handle, ledger_text
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import EventCallback
 from ledger_client.own_loop import LoopGuard, in_own_loop
@@ -44,7 +45,7 @@ VISIBLE_WAIT_S: Final = 0.5
 """Time for which a read waits for an entry beyond the LAC: an idle writer sends its LAC sooner."""
 
 
-class LedgerReader:
+class LedgerReader(Handle):
     """Handle for reading one ledger; created by `LedgerClient.open_ledger`."""
 
     def __init__(  # noqa: PLR0913 - parts of the client, which builds it at one place
@@ -315,6 +316,9 @@ class LedgerReader:
         hold: ReaderHold | None = getattr(self, "_hold", None)  # the constructor may have failed
         if hold is not None:
             hold.drop()
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return ledger_text(self.id, self.last_confirmed, is_open=not self._is_closed)
 
     async def __aenter__(self) -> Self:
         return self

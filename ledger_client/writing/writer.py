@@ -22,6 +22,7 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     append_timed_out,
 )
+from ledger_client.handle import Handle, ledger_text
 from ledger_client.info import LedgerInfo
 from ledger_client.own_loop import LoopGuard
 from ledger_client.protocol import append_events as e
@@ -42,7 +43,7 @@ SETTLE_WAIT_S: Final = 0.5
 """Maximum time for which a close waits for the slowest copies of confirmed entries."""
 
 
-class LedgerWriter:
+class LedgerWriter(Handle):
     """Appends to one open ledger, as its only writer. Belongs to the loop that created it."""
 
     def __init__(
@@ -106,6 +107,11 @@ class LedgerWriter:
     def members(self) -> tuple[BookieId, ...]:
         """The bookies of the last fragment."""
         return self._shell.protocol.metadata.last_fragment.ensemble
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it takes no appends any more: its close has begun, or it failed."""
+        return self._shell.failure is not None or self._closing is not None
 
     @property
     def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
@@ -243,6 +249,9 @@ class LedgerWriter:
         """End the writer, closed or not, because its client ends: for the client."""
         await cancel_and_wait(self._draining, self._closing)
 
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return ledger_text(self.ledger_id, self.last_confirmed, is_open=not self.has_ended)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -264,8 +273,7 @@ class LedgerWriter:
     def is_usable(self) -> bool:
         """Whether the writer has not ended and, in in-sync mode, enough members are in sync."""
         shell = self._shell
-        has_ended = shell.failure is not None or self._closing is not None
-        return not has_ended and not shell.protocol.lacks_in_sync
+        return not self.has_ended and not shell.protocol.lacks_in_sync
 
     @property
     def fully_replicated_to(self) -> EntryId:

@@ -23,7 +23,7 @@ CLIENT_PARAMETER: Final = "client"
 
 _PORT_MAX: Final = 65_535
 _HOST = re.compile(
-    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?))(?::(?P<port>[0-9]{1,5}))?"
 )
 _CHROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)*")
 _SECRET = re.compile(r"[^/,'\"]*@|(?<=\?)(?!client=).*", re.DOTALL)
@@ -65,7 +65,10 @@ def parse_zookeeper_uri(uri: str) -> MetadataUri:
 
 
 def parse_metadata_uri(uri: str) -> MetadataUri:
-    """Parse a URI. Raises InvalidUriError, which says what is wrong."""
+    """Parse a URI. Raises InvalidUriError, which says what is wrong; TypeError for no text."""
+    if not isinstance(uri, str):
+        kind = type(uri).__name__
+        raise TypeError(f"a metadata URI is a str such as zk://host:2181/quire, not {kind}")
     scheme = next((each for each in (SCHEME, GATEWAY_SCHEME) if uri.startswith(each)), "")
     if not scheme:
         raise _refused(uri, f"it does not start with {SCHEME} or {GATEWAY_SCHEME}")

@@ -327,6 +327,8 @@ class ZooKeeperSession:
 
         def expand() -> list[Any]:
             hosts = plain_expand()
+            if not hosts:
+                self._handler.failure = "no name of a server is known to DNS: check the address"
             self._rng.shuffle(hosts)
             hosts.sort(key=lambda each: each == self._last_tried)
             return hosts  # type: ignore[no-any-return]

@@ -27,6 +27,7 @@ class Appends:
     """A writer that confirms at once."""
 
     ledger_id = LedgerId(7)
+    has_ended = True
 
     async def append(self, data: bytes, *, timeout: float | None = None) -> int:
         return len(data)

@@ -1,6 +1,7 @@
 """The blocking client, used from several threads; its cluster lives on the client's own loop."""
 
 import os
+import pickle
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -224,6 +225,7 @@ def test_a_bad_entry_leaves_no_gap_in_a_range(
     with pytest.raises(TypeError):
         ledger.append_many(["text", *[b"x"] * 20])  # type: ignore[list-item]
     assert ledger.append(b"z") == 11
+    ledger.close()
 
 
 def test_backpressure_is_raised_at_the_call() -> None:
@@ -297,3 +299,23 @@ def test_after_a_fork_the_child_is_refused(blocking: Blocking) -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 3
     assert ledger.append(b"y") == 1
+    ledger.close()
+
+
+def test_a_writer_that_is_dropped_warns_and_handles_say_what_they_are(blocking: Blocking) -> None:
+    client = blocking.client
+    closed = client.create_ledger(THREE)
+    assert repr(closed).startswith(f"<LedgerWriter over <LedgerWriter of ledger {closed.id}, last")
+    with client.open_ledger(closed.id) as reader:
+        assert repr(reader).startswith(f"<LedgerReader over <LedgerReader of ledger {closed.id}, ")
+    assert repr(client.chain("a")) == "<Chain over <Chain 'a' of memory, connected>>"
+    assert repr(client) == "<LedgerClient over <LedgerClient of memory, connected>>"
+    for handle in (client, closed, reader, client.chain("a")):
+        with pytest.raises(TypeError, match="pass the metadata URI"):
+            pickle.dumps(handle)
+    closed.close()
+    del closed, handle
+    dropped = [client.create_ledger(THREE)]
+    dropped[0].append(b"a")
+    with pytest.warns(ResourceWarning, match="last confirmed 0, open>> was dropped and is not"):
+        dropped.clear()

@@ -100,7 +100,7 @@ async def refused_writers(
 def test_metadata_reads_of_refused_ledgers_are_few_and_spread() -> None:
     faults = CountingFaults()
 
-    async def main() -> None:
+    async def main() -> LedgerClient:
         loop = asyncio.get_running_loop()
         store = MemoryMetadataStore(MemoryMetadataServer(faults))
         client = LedgerClient.from_parts(
@@ -127,6 +127,7 @@ def test_metadata_reads_of_refused_ledgers_are_few_and_spread() -> None:
         faults.by_second.clear()
         await look()
         assert faults.by_second.total() <= OTHER_OPERATIONS * SECONDS  # the watches are sufficient
+        return client  # to close its writers takes long
 
     run_simulation(main, 1)
 
@@ -143,7 +144,7 @@ def test_refused_writers_are_checked_about_once_a_second_at_times_that_spread(
 
     monkeypatch.setattr(WriterWatch, "check", noted)
 
-    async def main() -> None:
+    async def main() -> LedgerClient:
         store = MemoryMetadataStore(MemoryMetadataServer())
         client = LedgerClient.from_parts(
             store, rng=Random(1), wall_clock_ms=lambda: 0, config=CONFIG
@@ -152,6 +153,7 @@ def test_refused_writers_are_checked_about_once_a_second_at_times_that_spread(
         for writer in await refused_writers(client, CHECKED_COUNT, watchdog):
             writer._watch.wake()  # all at the same time
         await asyncio.sleep(CHECKED_S)
+        return client
 
     run_simulation(main, 1)
 

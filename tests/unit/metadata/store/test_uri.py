@@ -14,6 +14,7 @@ from metadata.store.uri import HOSTS_MAX, parse_metadata_uri, parse_zookeeper_ur
         ("zk://h1:1,h2:2/quire", (("h1", 1), ("h2", 2)), "/quire"),
         ("zk://127.0.0.1:41873/a/b-c.d_e/", (("127.0.0.1", 41873),), "/a/b-c.d_e"),
         ("zk://h1:65535", (("h1", 65_535),), ""),
+        (f"zk://a_b.{'c' * 63}.example.", ((f"a_b.{'c' * 63}.example.", 2181),), ""),
         ("zk://[::1]:5,[fe80::2]", (("::1", 5), ("fe80::2", 2181)), ""),
     ],
 )
@@ -54,6 +55,9 @@ def test_a_uri_may_name_the_clients_file(file: str) -> None:
         "zk://h1/../b",
         "zk://h1/a b",
         "zk://h 1",
+        "zk://h1..example",
+        "zk://.h1",
+        "zk://" + "h" * 64,
         "zk://" + ",".join(["h"] * 33),
     ],
 )
