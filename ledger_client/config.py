@@ -74,13 +74,17 @@ class ClientConfig:
 
     # Appending
     entry_bytes_max: int = ENTRY_BYTES_MAX
+    """Maximum size of one entry, in bytes; a larger one is refused (EntryTooLargeError)."""
     batch_bytes_max: int = 1024 * 1024
+    """Maximum payload of one batch, in bytes; only a single larger entry exceeds it."""
     batch_entries_max: int = BATCH_ENTRIES_MAX
+    """Maximum number of entries in one batch."""
     window_bytes_max: int = 64 * 1024 * 1024
     """Maximum number of unconfirmed bytes of one writer; at the limit `append` waits. No batch is
     larger, except one entry.
     """
     window_entries_max: int = 200_000
+    """Maximum number of unconfirmed entries of one writer; at the limit `append` waits."""
     unanswered_bytes_max: int = UNANSWERED_BYTES_MAX
     """Maximum number of bytes, confirmed or not, that one bookie has not answered; above it the
     bookie is treated as failed (rule 4.6). Everything that one writer's window admits must fit:
@@ -88,6 +92,7 @@ class ClientConfig:
     client share it.
     """
     append_deadline_s: float = 30.0
+    """Maximum time until an entry is confirmed; later the writer ends (rule 6.1)."""
     add_timeout_s: float = 5.0
     """Maximum time for one bookie to store one batch; in a recovery or a copy, since its last
     answer to such a batch.
@@ -97,6 +102,7 @@ class ClientConfig:
 
     # Ensembles
     delay_ensemble_change: bool = False
+    """Replace a failed bookie only once entries would miss their ack quorum (rule 5.4)."""
     run_degraded: bool = True
     """Without a spare, continue while entries still reach their ack quorum (rule 5.5): they have
     that many copies until the ledger is closed and repair adds the others. If False, the writer
@@ -124,18 +130,29 @@ class ClientConfig:
     with up to 10 MiB of memory each. The ledgers take turns, after each fragment.
     """
     suspect_after_min_s: float = 0.2
+    """Minimum silence after which a bookie is suspected, while others answer (rule 5.7)."""
     suspect_after_max_s: float = 2.0
+    """Maximum silence after which a bookie is suspected."""
     suspect_after_multiple: float = 8.0
+    """Silence that leads to a suspicion, as a multiple of the recent tail latency."""
     suspicions_per_minute_max: int = 6
+    """Maximum number of suspicions of one client per minute; 0 for none at all."""
     quarantine_s: float = 60.0
+    """Time for which new ensembles avoid a bookie that failed."""
 
     # Reading
     read_timeout_s: float = 5.0
+    """Maximum time for one bookie to answer one read."""
     read_bytes_max: int = 4 * 1024 * 1024
+    """Maximum size of the answer to one read, in bytes."""
     read_ahead_count: int = 3
+    """Number of requests that a read of a range keeps under way."""
     speculative_delay_min_s: float = 0.02
+    """Minimum time before a read asks a second replica too (rule 8.2)."""
     speculative_delay_max_s: float = 1.0
+    """Maximum time before a read asks a second replica too."""
     long_poll_s: float = 10.0
+    """Time for which a bookie holds the request of a tail without news."""
 
     # Calls, connections, metadata
     slice_max_s: float = 0.005
@@ -151,16 +168,23 @@ class ClientConfig:
     change (rule 4.8).
     """
     metadata_reads_at_once: int = 32
+    """Maximum number of such reads under way at the same time."""
     ledger_ids_at_once: int = BLOCK_IDS
     """Number of ledger ids that a client allocates at a time. Those that it does not use are lost,
     so a client that creates few ledgers takes few.
     """
     call_timeout_s: float = 30.0
+    """Time limit of calls without a `timeout`; appends have `append_deadline_s`."""
     close_timeout_s: float = 10.0
+    """Time for which `aclose` of a writer waits for its close to be stored."""
     connect_timeout_s: float = 2.0
+    """Maximum time to connect to a bookie, with the hello and the login."""
     reconnect_delay_max_s: float = 1.0
+    """Maximum pause between attempts to connect to one bookie."""
     metadata_timeout_s: float = OPERATION_TIMEOUT_S
+    """Maximum time of one operation of the metadata service, the first connection too."""
     session_timeout_s: float = SESSION_TIMEOUT_S
+    """Time without contact after which the metadata service ends the session."""
 
     def __post_init__(self) -> None:
         for each in fields(self):

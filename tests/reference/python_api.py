@@ -21,6 +21,8 @@ INTERNAL: Final = (
     "LedgerWriter.spare_joined",
 )
 """Methods without an underscore that other modules of the package call, and programs do not."""
+CONSTRUCTED: Final = ("Encryption", "LedgerClient", "LocalCluster")
+"""Classes that programs construct, beside those with fields; calls return the others."""
 EXTRA: Final = {
     "quire": (
         ("quire/local_cluster.py", "LocalCluster"),
@@ -105,6 +107,10 @@ def _class(node: ast.ClassDef) -> Iterator[str]:
                 rows.append([code(f"{name} = {ast.unparse(part.value)}"), ""])
             case ast.Expr(value=ast.Constant(value=str() as text)) if rows and not rows[-1][1]:
                 rows[-1][1] = prose(first_sentence(text))
+            case ast.FunctionDef(name="__init__") if node.name in CONSTRUCTED:
+                signature = _signature(part).replace("__init__", node.name).replace(" -> None", "")
+                text = ast.get_docstring(part) or ast.get_docstring(node) or ""
+                rows.append([signature, prose(text)])
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 if _is_shown(node.name, part.name):
                     rows.append([_signature(part), prose(first_sentence(ast.get_docstring(part)))])

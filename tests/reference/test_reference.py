@@ -8,6 +8,7 @@ import pytest
 from quire.cli.main import NOUNS
 from tests.reference.man_pages import man_pages
 from tests.reference.pages import DIRECTORY, MAN_DIRECTORY, PAGES
+from tests.reference.python_api import CONSTRUCTED
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -17,6 +18,19 @@ def test_the_page_is_what_the_code_says(name: str) -> None:
 
 def test_nothing_else_is_there() -> None:
     assert sorted(path.name for path in DIRECTORY.iterdir()) == sorted(PAGES)
+
+
+def test_every_option_has_a_meaning() -> None:
+    rows = [line for line in PAGES["options.md"]().splitlines() if line.startswith("| `")]
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
+def test_what_programs_construct_has_its_arguments() -> None:
+    page = PAGES["python-api.md"]()
+    for each in CONSTRUCTED:
+        assert f"| `{each}(" in page
+    assert "on_event: EventCallback" in page
+    assert "bookies: int" in page
 
 
 def test_the_manual_pages_are_what_the_code_says() -> None:
