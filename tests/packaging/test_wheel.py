@@ -54,6 +54,11 @@ def test_the_wheel_has_manual_pages_and_the_licence(names: set[str]) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
+def test_the_wheel_has_the_examples(names: set[str]) -> None:
+    examples = {path.name for path in (ROOT / "docs" / "examples").glob("*.py")}
+    assert examples == {Path(name).name for name in names if "share/doc/quire/examples/" in name}
+
+
 def test_the_wheel_has_nothing_else(names: set[str]) -> None:
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.startswith("quire-")} == {*PACKAGES}

@@ -81,3 +81,12 @@ def test_an_undeclared_package_is_found() -> None:
 def test_imports_for_type_checkers_do_not_count() -> None:
     source = "if TYPE_CHECKING:\n    import yaml\nelse:\n    import typing_extensions\n"
     assert undeclared(source) == [(4, "typing_extensions")]
+
+
+def test_the_extras_of_a_user_are_documented() -> None:
+    page = (ROOT / "docs" / "embedding.md").read_text()
+    section = page.partition("## Install it")[2].partition("## ")[0]
+    extras = {*PROJECT["project"]["optional-dependencies"]} - {*NOT_OF_A_USER}
+    assert {
+        each for each in extras if f"`{each}`" not in section and f"[{each}]" not in section
+    } == set()
