@@ -119,13 +119,15 @@ class FollowedLedger:
         except MetadataError as error:
             raise translate(error, self.ledger_id) from error
 
-    async def refresh_if_possible(self, timeout_s: float) -> None:
-        """Read the newest metadata; if the service does not answer in time, keep the metadata last
-        read. Raises LedgerNotFoundError, ClientClosedError.
+    async def refresh_if_possible(self, timeout_s: float) -> bool:
+        """Read the newest metadata, and return whether the service answered in time; if it did not,
+        keep the metadata last read. Raises LedgerNotFoundError, ClientClosedError.
         """
         with suppress(MetadataUnavailableError, TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.refresh(fresh=True)
+                return True
+        return False
 
     def deleted_error(self) -> LedgerError:
         """Return the error for a read of a deleted ledger."""

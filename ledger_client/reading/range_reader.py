@@ -5,9 +5,8 @@ Leaves the choice of replicas to `protocol/read.py`, and cutting long reads into
 `read_ahead.py`.
 
 Invariants: returned entries are verified and start with the first requested one; a read ends by its
-deadline; a failure is interpreted only after the current metadata was read, if the service answers
-by then. No bookie is asked for
-an entry whose loss was accepted.
+deadline; an entry is called missing only after the current metadata was read, because a repair may
+have moved it. No bookie is asked for an entry whose loss was accepted.
 
 Source: protocol rules 8.2, 8.3 and 8.6.
 """
@@ -155,10 +154,12 @@ class RangeReader:
                 return outcome
             error = self._error(outcome, first_entry_id)
             left_s = max(LEAST_S, deadline - asyncio.get_running_loop().time())
-            await self._ledger.refresh_if_possible(left_s)
+            is_current = await self._ledger.refresh_if_possible(left_s)
             self.require_not_lost(first_entry_id)
             if self.replicas(first_entry_id) != replicas:
                 continue  # a repair has moved the entry
+            if isinstance(error, EntryNotFoundError) and not is_current:
+                error = self._perhaps_moved(first_entry_id)
             now = asyncio.get_running_loop().time()
             if not isinstance(error, QuorumTimeoutError) or now >= deadline:
                 raise error
@@ -263,6 +264,15 @@ class RangeReader:
             multiple=SPECULATIVE_MULTIPLE,
             at_least_s=self._config.speculative_delay_min_s,
             at_most_s=self._config.speculative_delay_max_s,
+        )
+
+    def _perhaps_moved(self, entry_id: EntryId) -> QuorumTimeoutError:
+        return QuorumTimeoutError(
+            f"no replica has entry {entry_id}, but a repair may have moved it, and the metadata "
+            "service did not answer in time: try again",
+            ledger_id=self._ledger.ledger_id,
+            outcome="not_written",
+            entry_id=entry_id,
         )
 
     def _error(self, failure: ReadFailure, entry_id: EntryId) -> LedgerError:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ledger_client.bookies.pool import CallFailure
-from ledger_client.errors import LedgerError, QuorumTimeoutError
+from ledger_client.errors import EntryNotFoundError, LedgerError, QuorumTimeoutError
 from ledger_client.reading.reader import LedgerReader
 from tests.support.ledger_client.cluster import THREE, TestCluster
 from tests.support.ledger_client.recovery_world import World
@@ -64,6 +64,24 @@ def test_the_lac_is_read_while_the_metadata_service_is_silent() -> None:
             assert await reader.refresh_last_confirmed(timeout=1.0) == 19
             check([batch async for batch in reader.read(0, 19, timeout=1.0)], 0, 19)
             world.store.resume()
+
+    run_world(scenario)
+
+
+def test_an_entry_that_may_have_moved_is_not_called_missing() -> None:
+    """A repair moved it, and the time is up before the metadata says so."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 20)
+        async with await open_reader(world) as reader:
+            world.store.suspend()
+            for name in "abc":
+                world.bookies[name].entries.clear()
+            with pytest.raises(QuorumTimeoutError, match="a repair may have moved it"):
+                await reader.read_entry(3, timeout=LIMIT_S)
+            world.store.resume()
+            with pytest.raises(EntryNotFoundError):
+                await reader.read_entry(3)
 
     run_world(scenario)
 
