@@ -2,8 +2,10 @@
 
 Leaves the appends to `sync_handles`.
 
-Invariant: no call waits for a turn that never ends: in a forked child, where the thread that holds
-the turn does not exist, and in the thread that holds it, a call is refused.
+Invariants: no call waits for a turn that never ends: in a forked child, where the thread that holds
+the turn does not exist, and in the thread that holds it, a call is refused. An interrupt
+(KeyboardInterrupt) ends the turn of its call at whatever step it comes: the lock itself knows who
+has it, so that a turn is ended by one step, whether the call learned that it has it or not.
 """
 
 import threading
@@ -21,8 +23,7 @@ class CallOrder:
     def __init__(self, background: BackgroundLoop, ledger_id: LedgerId) -> None:
         self._background = background
         self._ledger_id = ledger_id
-        self._lock = threading.Lock()
-        self._holder: int | None = None
+        self._lock = threading.RLock()
 
     @contextmanager
     def turn(self, timeout: float | None = None) -> Iterator[None]:
@@ -32,19 +33,19 @@ class CallOrder:
         QuorumTimeoutError when the time is up; nothing was sent then.
         """
         self._background.require_process()
-        caller = threading.get_ident()
-        if self._holder == caller:
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as Condition does
             raise LedgerError(
                 "this call comes from inside another append to the same writer, from its iterable "
                 "or a signal handler, and would wait for itself: append after that call",
                 ledger_id=self._ledger_id,
             )
         limit = -1 if timeout is None else max(0.0, min(timeout, threading.TIMEOUT_MAX))
-        if not self._lock.acquire(timeout=limit):
-            raise append_timed_out(self._ledger_id, None, timeout)
-        self._holder = caller
         try:
+            if not self._lock.acquire(timeout=limit):
+                raise append_timed_out(self._ledger_id, None, timeout)
             yield
         finally:
-            self._holder = None
-            self._lock.release()
+            try:  # noqa: SIM105 - `suppress` would be more steps
+                self._lock.release()
+            except RuntimeError:  # the time was up: this call has no turn
+                pass

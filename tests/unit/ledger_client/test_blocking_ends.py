@@ -5,10 +5,12 @@ beside a close by another thread, without a thread, and inside themselves.
 import asyncio
 import math
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -106,6 +108,35 @@ def test_an_append_waits_for_its_turn_within_its_timeout(background: BackgroundL
 def test_an_append_may_have_any_long_timeout(background: BackgroundLoop) -> None:
     """Also one that a lock cannot take."""
     assert writer_on(background).append(b"bb", timeout=math.inf) == 2
+
+
+class InterruptedLock:
+    """Lock at which Ctrl-C arrives: its caller has the lock, and does not learn it."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self.is_interrupted = True
+
+    def acquire(self, *args: object, **options: object) -> bool:
+        taken = self._lock.acquire(*args, **options)
+        if self.is_interrupted:
+            signal.raise_signal(signal.SIGINT)
+        return bool(taken)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+
+def test_an_interrupt_ends_the_turn_of_its_call(background: BackgroundLoop) -> None:
+    writer = writer_on(background)
+    lock = InterruptedLock(writer._order._lock)
+    writer._order._lock = lock  # type: ignore[assignment]  # of the same kind
+    with pytest.raises(KeyboardInterrupt):
+        writer.append(b"a")
+    lock.is_interrupted = False
+    with ThreadPoolExecutor(1) as another:
+        assert another.submit(writer.append, b"bb", timeout=WAIT_S).result() == 2
+    assert writer.append(b"ccc", timeout=WAIT_S) == 3
 
 
 def test_an_append_inside_an_append_is_refused(background: BackgroundLoop) -> None:
