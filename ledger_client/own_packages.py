@@ -8,7 +8,14 @@ Source: decision 0015.
 from importlib.util import find_spec
 from typing import Final
 
-NEEDED: Final = ("bookie.wire", "metadata.ids", "serving.overriding", "tracing.spans")
+NEEDED: Final = (
+    "bookie.wire",
+    "metadata.ids",
+    "security.principal",
+    "serving.overriding",
+    "tracing.spans",
+)
+"""A module of each package that the client and its local cluster import."""
 
 
 def _check() -> None:
@@ -21,7 +28,8 @@ def _check() -> None:
         if found is None:
             raise ImportError(
                 f"Quire needs its own package {name!r}, and another module of that name comes first"
-                f" on sys.path: rename {name}.py, or start Python with the option -P"
+                f" on sys.path: rename {name}.py or the folder {name}, or start Python with the"
+                " option -P"
             )
 
 
