@@ -44,7 +44,9 @@ from metadata.ledgers.chain import (
 )
 from metadata.ledgers.chain_life import ChainLife
 from metadata.ledgers.chain_store import Publication, Published
+from metadata.paths import ledger_path
 from metadata.restore.restore_record import is_unaccepted
+from metadata.store.interface import find
 
 WITHDRAWALS_MAX: Final = 1_000
 """Maximum number of attempts to delete one ledger; most attempts fail because another writer
@@ -222,20 +224,24 @@ class Chain(Handle):
         are not linked in it; return how many. Reads the metadata of every ledger of the cluster.
 
         Older ledgers can no longer be linked afterwards, so a grace period longer than any job
-        takes keeps every job's ledgers. Ages are from the clocks of the hosts that created them
-        and of this one, so add what these may differ by. `timeout` limits each step. Raises
+        takes keeps every job's ledgers. Ages are by the clock of the metadata service, so no host's
+        clock makes others lose ledgers; a ledger from a host whose clock is slow is kept, but may
+        not be linked any more. Behind a gateway, ages are by the clocks of the hosts: add what
+        these may differ by. `timeout` limits each step. Raises
         ValueError, ChainNotFoundError, also for a chain that is deleted meanwhile and created
         again; MetadataRefusedError while a restore of the metadata is not accepted.
         """
         if grace_s < 0:
             raise ValueError(f"a grace period of {grace_s} s is negative: use 0 or more")
         services = await self._session.services()
-        before_ms = max(0, services.wall_clock_ms() - int(grace_s * 1000))
         async with self._call(services, timeout):
             if await is_unaccepted(services.store):
                 raise RestoreUnacceptedError(services.store.address)
             life = await services.chains.life(self.name)
         async with self._call(services, timeout):
+            now_ms = await services.chains.service_now_ms(self.name)
+            now_ms = services.wall_clock_ms() if now_ms is None else now_ms
+            before_ms = max(0, now_ms - int(grace_s * 1000))
             head = await services.chains.refuse_older(self.name, before_ms)
         linked = await self._linked_ids(head.first_index, head.next_index, timeout)
         count = 0
@@ -246,6 +252,8 @@ class Chain(Handle):
                 is_old = info.created_ms < head.collected_before_ms
                 if not (is_ours and is_old) or info.id in linked:
                     continue
+                if await self._is_young(services, info.id, head.collected_before_ms, timeout):
+                    continue  # the clock of the host that created it is slow
                 if await self._delete(services, info.id, life, limit):
                     count += 1
                     if on_deleted is not None:
@@ -295,6 +303,14 @@ class Chain(Handle):
             if link is not None:
                 found += [each.ledger_id for each in link.ledgers]
         return frozenset(found)
+
+    async def _is_young(
+        self, services: ClientServices, ledger_id: LedgerId, before_ms: int, timeout: float | None
+    ) -> bool:
+        """Return whether a ledger is not older than a time by the clock of the service."""
+        async with self._call(services, timeout):
+            stored = await find(services.store, ledger_path(ledger_id))
+        return stored is not None and (stored.created_ms or 0) >= before_ms
 
     async def _delete(
         self, services: ClientServices, ledger_id: LedgerId, life: ChainLife, limit: float

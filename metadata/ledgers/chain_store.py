@@ -229,6 +229,19 @@ class ChainStore:
             name, lambda head, token: head.with_collected_before(created_ms, token)
         )
 
+    async def service_now_ms(self, name: str) -> int | None:
+        """Write to a chain, and return the time of the write by the clock of the metadata service.
+        Where the service does not say times, write nothing and return None. Raises
+        ChainNotFoundError.
+        """
+        path = chain_path(check_chain_name(name))
+        stored = await find(self._store, path)
+        if stored is None or stored.modified_ms is None:
+            return None
+        await self._change(name, ChainHead.with_token)
+        stored = await find(self._store, path)
+        return None if stored is None else stored.modified_ms
+
     async def drop_trimmed(self, name: str, first_index: int, life: ChainLife) -> None:
         """Delete the nodes of trimmed links below an index. Raises ChainNotFoundError if the chain
         is deleted meanwhile.

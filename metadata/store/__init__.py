@@ -4,7 +4,7 @@
 - `uri`: address of the metadata service.
 - `memory`: store in one process; the reference meaning of the interface.
 - `memory_server`: what its sessions share.
-- `memory_tree`: meaning of every operation, without sessions or time.
+- `memory_tree`: meaning of every operation, without sessions.
 - `memory_faults`: where tests and the simulation inject faults.
 - `zookeeper/`: store over ZooKeeper, with kazoo.
 - `session_clock`: state of a session by this process's own clock.

@@ -12,7 +12,7 @@ Source: protocol rules 1.2, 1.3 and 1.6; ZooKeeper's data model; metadata design
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -31,11 +31,16 @@ PARENT_ATTEMPTS_MAX: Final = 8
 class Stored:
     """A value as read, with the version for a conditional write and whether its node is
     ephemeral.
+
+    The times are in ms since 1970, by the clock of the service; None where it does not say them, as
+    behind a gateway.
     """
 
     value: bytes
     version: Version
     ephemeral: bool = False
+    created_ms: int | None = field(default=None, compare=False)
+    modified_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

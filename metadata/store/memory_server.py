@@ -8,7 +8,7 @@ in order.
 Source: ZooKeeper's sessions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from metadata.ids import Version
@@ -29,10 +29,16 @@ class MemoryMetadataServer:
     ephemeral nodes.
     """
 
-    def __init__(self, faults: StoreFaults | None = None, *, address: str = "memory") -> None:
+    def __init__(
+        self,
+        faults: StoreFaults | None = None,
+        *,
+        address: str = "memory",
+        clock_ms: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.faults = faults or NoFaults()
         self.address = address
-        self.tree = MemoryTree()
+        self.tree = MemoryTree(clock_ms)
         self._stores: dict[int, Session] = {}
         self._last_session_id = 0
 

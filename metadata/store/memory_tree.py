@@ -1,4 +1,4 @@
-"""Tree of versioned values with ZooKeeper's semantics, without sessions or time.
+"""Tree of versioned values with ZooKeeper's semantics, without sessions.
 
 Leaves sessions, watches and faults to `memory.py`.
 
@@ -34,10 +34,13 @@ class _Node:
     value: bytes
     version: Version = FIRST_VERSION
     owner: int = NO_OWNER
+    created_ms: int | None = None
+    modified_ms: int | None = None
     children: dict[str, None] = field(default_factory=dict)
 
     def stored(self) -> Stored:
-        return Stored(self.value, self.version, self.owner != NO_OWNER)
+        is_ephemeral = self.owner != NO_OWNER
+        return Stored(self.value, self.version, is_ephemeral, self.created_ms, self.modified_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ def check_path(path: str) -> None:
 class MemoryTree:
     """A tree of nodes; the root exists. Every method is one atomic step."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ms: Callable[[], int | None] = lambda: None) -> None:
+        """Create a tree that says the times of its nodes by `clock_ms`, if that knows the time."""
+        self._clock_ms = clock_ms
         self._nodes: dict[str, _Node] = {"/": _Node(b"")}
         self._changes: deque[NodeChange] = deque(maxlen=CHANGES_KEPT)
         self.change_count = 0
@@ -144,9 +149,10 @@ class MemoryTree:
                 return self._create(path, value, owner if ephemeral else NO_OWNER, undo)
             case CompareAndSet(path, value, expected):
                 node = self._at(path, expected)
-                old = node.value
+                before = node.value, expected, node.modified_ms
                 node.value, node.version = value, Version(expected + 1)
-                undo.append(lambda: self._write(node, old, expected))
+                node.modified_ms = self._clock_ms()
+                undo.append(lambda: self._write(node, *before))
                 return node.version
             case Delete(path, expected):
                 node = self._at(path, expected)
@@ -169,7 +175,8 @@ class MemoryTree:
             raise NodeNotFoundError(parent_of(path))
         if parent.owner != NO_OWNER:
             raise MetadataError(f"{parent_of(path)} is ephemeral and can have no children")
-        self._link(path, _Node(value, owner=owner))
+        now_ms = self._clock_ms()
+        self._link(path, _Node(value, FIRST_VERSION, owner, now_ms, now_ms))
         undo.append(lambda: self._unlink(path))
         return FIRST_VERSION
 
@@ -191,8 +198,8 @@ class MemoryTree:
         del self._nodes[parent_of(path)].children[path.rpartition("/")[2]]
 
     @staticmethod
-    def _write(node: _Node, value: bytes, version: Version) -> None:
-        node.value, node.version = value, version
+    def _write(node: _Node, value: bytes, version: Version, modified_ms: int | None) -> None:
+        node.value, node.version, node.modified_ms = value, version, modified_ms
 
     def _record(self, path: str, before: Stored | None) -> NodeChange:
         self.change_count += 1

@@ -67,6 +67,19 @@ class MetadataStoreContract(MetadataWatchContract):
         assert await store.compare_and_set("/a", b"2", Version(1)) == 2
         assert await store.get("/a") == Stored(b"2", Version(2))
 
+    async def test_times_are_by_one_clock_or_not_said(self, service: StoreService) -> None:
+        store, other = await service.connect(), await service.connect()
+        await store.create("/a", b"0")
+        created = await store.get("/a")
+        await other.compare_and_set("/a", b"1", Version(0))
+        changed = await other.get("/a")
+        assert created.created_ms == created.modified_ms == changed.created_ms
+        if changed.created_ms is None:
+            assert changed.modified_ms is None
+        else:
+            assert changed.modified_ms is not None
+            assert changed.modified_ms >= changed.created_ms
+
     async def test_compare_and_set_at_another_version_conflicts(
         self, service: StoreService
     ) -> None:

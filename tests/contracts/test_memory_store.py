@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 
@@ -22,7 +23,7 @@ class MemoryService:
     """A server in memory and its opened stores."""
 
     def __init__(self) -> None:
-        self.server = MemoryMetadataServer()
+        self.server = MemoryMetadataServer(clock_ms=count(1).__next__)
         self.stores: list[MemoryMetadataStore] = []
 
     async def connect(self) -> MetadataStore:

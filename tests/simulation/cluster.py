@@ -32,6 +32,7 @@ from tests.simulation.checkers.negatives import NegativesChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.reading import ReadingChecker
 from tests.simulation.checkers.unclean import UncleanChecker
+from tests.simulation.clocks import TRUE_CLOCK
 from tests.simulation.disk import Platter
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import LedgerModel, Model
@@ -58,7 +59,9 @@ class Cluster:
         self.network.install()
         self.network.make_taps = self._make_taps
         self.store_faults = SimulatedStoreFaults(plan.seed, plan.store, self.network.faults)
-        self.metadata = MemoryMetadataServer(self.store_faults)
+        self.metadata = MemoryMetadataServer(
+            self.store_faults, clock_ms=lambda: TRUE_CLOCK.wall_clock_ms(loop.now_s)
+        )
         self.damaged: dict[str, None] = {}
         """Hosts whose synced bytes were lost or altered."""
         self.choices = HostsChecker(model)

@@ -175,7 +175,8 @@ class ZooKeeperMetadataStore:
         """Read a node (see `MetadataStore`)."""
         call = partial(self._reads.get, path)
         value, stat = await self._read(path, call, fresh=fresh, agreed=agreed)
-        return Stored(value, Version(stat.version), stat.ephemeralOwner != 0)
+        is_ephemeral = stat.ephemeralOwner != 0
+        return Stored(value, Version(stat.version), is_ephemeral, stat.ctime, stat.mtime)
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
         """Write if the version matches (see `MetadataStore`)."""

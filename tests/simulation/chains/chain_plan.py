@@ -54,7 +54,7 @@ class ChainWork:
     """All clients work in bursts of this length, so that they meet."""
     has_true_time: bool
     """Whether the clients have the true time of day: each collection then meets ledgers that were
-    just written. A wrong clock makes it meet none, or refuse all that come after it.
+    just written. A wrong clock makes it meet none, or refuse all that its publisher writes.
     """
 
     def next_step_s(self, now_s: float, rng: random.Random) -> float:

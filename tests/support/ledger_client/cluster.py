@@ -1,5 +1,6 @@
 """Cluster for tests of the client: metadata and bookies in memory."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -20,8 +21,10 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, faults: StoreFaults | None = None) -> None:
-        self.server = MemoryMetadataServer(faults)
+    def __init__(
+        self, faults: StoreFaults | None = None, clock_ms: Callable[[], int | None] = lambda: None
+    ) -> None:
+        self.server = MemoryMetadataServer(faults, clock_ms=clock_ms)
         self.bookies: list[StoringBookie] = []
         self.clients: list[LedgerClient] = []
         self.stores: list[MemoryMetadataStore] = []

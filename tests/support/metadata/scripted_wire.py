@@ -122,7 +122,8 @@ class ChangedAt:
 def stat(stored: Stored, at: ChangedAt) -> bytes:
     """Return a node's statistics, as far as clients use them."""
     owner, version = int(stored.ephemeral), stored.version
-    return struct.pack("!qqqqiiiqiiq", 1, at.node, 0, 0, version, 0, 0, owner, 0, 0, at.names)
+    times = stored.created_ms or 0, stored.modified_ms or 0
+    return struct.pack("!qqqqiiiqiiq", 1, at.node, *times, version, 0, 0, owner, 0, 0, at.names)
 
 
 def parse_greeting(data: bytes) -> Greeting:

@@ -37,14 +37,18 @@ class Setting:
 
     def __init__(self) -> None:
         self.faults = ScriptedFaults(lambda call: call.is_write and call.path == chain_path(NAME))
-        self.cluster = TestCluster(self.faults)
         self.now_ms = START_MS
+        self.cluster = TestCluster(self.faults, clock_ms=self.service_ms)
 
-    def client(self) -> LedgerClient:
+    def service_ms(self) -> int | None:
+        return self.now_ms
+
+    def client(self, *, ahead_ms: int = 0) -> LedgerClient:
+        """Open a client on a host whose clock is wrong by some time."""
         client = LedgerClient.from_parts(
             MemoryMetadataStore(self.cluster.server),
             rng=Random(len(self.cluster.clients)),  # equal ones have one name, and contend for it
-            wall_clock_ms=lambda: self.now_ms,
+            wall_clock_ms=lambda: self.now_ms + ahead_ms,
             config=QUICK,
         )
         self.cluster.clients.append(client)
@@ -125,3 +129,37 @@ async def test_a_ledger_that_cannot_be_read_stops_no_list_and_no_collection(
     with pytest.raises(MetadataConflictError, match="format version 99"):
         await client.ledger_info(unreadable.id)
     await client.delete_ledger(unreadable.id)
+
+
+@pytest.mark.parametrize("ahead_ms", [-5_000, 0, 5_000])
+async def test_the_grace_period_is_by_the_clock_of_the_service(
+    setting: Setting, ahead_ms: int
+) -> None:
+    """Neither the clock of the host that collects counts, nor a slow one where jobs write."""
+    client = setting.client()
+    chain = client.chain(NAME)
+    await chain.create()
+    slow = setting.client(ahead_ms=-5_000)
+    young = [await written(each, chain) for each in (client, slow)]
+    collecting = setting.client(ahead_ms=ahead_ms).chain(NAME)
+    setting.now_ms += 900
+    assert await collecting.collect(grace_s=1) == 0
+    await chain.publish([young[0]])
+    setting.now_ms += 200
+    assert await collecting.collect(grace_s=1) == 1
+    with pytest.raises(LedgerNotFoundError):
+        await client.ledger_info(young[1].id)
+
+
+async def test_hosts_are_believed_where_the_service_says_no_time(setting: Setting) -> None:
+    setting.cluster.server.tree._clock_ms = lambda: None
+    client = setting.client()
+    chain = client.chain(NAME)
+    await chain.create()
+    await written(client, chain)
+    setting.now_ms += 2_000
+    tree = setting.cluster.server.tree
+    before = tree.get(chain_path(NAME)).version
+    assert await setting.client(ahead_ms=-1_500).chain(NAME).collect(grace_s=1) == 0
+    assert tree.get(chain_path(NAME)).version == before + 1, "nothing is written to learn the time"
+    assert await chain.collect(grace_s=1) == 1
