@@ -124,7 +124,7 @@ class BookieOptions(SecurityOptions):
         high=86_400,
     )
     collect_reads_per_s: int = option(
-        50, "metadata reads per second while looking for deleted ledgers", low=1, high=10_000
+        50, "metadata reads per second of a full pass over stored ledgers", low=1, high=10_000
     )
     disk_hung_s: float = option(
         30.0,

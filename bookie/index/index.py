@@ -91,7 +91,7 @@ class Index:
             index_runs.splice_run(runs, (last, first, location, size))
 
     def drop(self, ledger_id: int) -> dict[int, int]:
-        """Remove a ledger's runs from memory and return their bytes by segment. `delete_some`
+        """Remove a ledger's runs from memory and return their bytes by segment. `delete_all`
         deletes the runs that are in the store or being moved to it.
         """
         freed = stored_runs.bytes_by_segment(self._current.pop(ledger_id, ()))
@@ -219,19 +219,20 @@ class Index:
         """Store the limbo flags durably, outside of any checkpoint."""
         self.meta = await self._store.update(lambda t: _change_meta(t, flags=flags))
 
-    async def delete_some(self, ledger_id: int) -> tuple[dict[int, int], bool]:
-        """Delete as many of a ledger's stored runs as one transaction may. Return the bytes freed
-        by segment, and whether all runs are deleted.
+    async def delete_all(
+        self, ledger_ids: Sequence[int], free: Callable[[dict[int, int]], None]
+    ) -> None:
+        """Delete every stored run of some ledgers, as many in one transaction as it may change;
+        `free` is called with the bytes by segment. Durable on return. Raises DiskFullError.
         """
         limit = self._config.transaction_runs_max
-        return await self._store.update(lambda t: stored_runs.delete_runs(t, ledger_id, limit))
-
-    async def delete_all(self, ledger_id: int, free: Callable[[dict[int, int]], None]) -> None:
-        """Delete every stored run of a ledger; `free` is called with the bytes by segment."""
-        is_done = False
-        while not is_done:
-            freed, is_done = await self.delete_some(ledger_id)
+        left = ledger_ids
+        while left:
+            part = left[:limit]
+            job = partial(stored_runs.delete_runs, ledger_ids=part, limit=limit)
+            freed, done_count = await self._store.update(job)
             free(freed)
+            left = left[done_count:]
 
     async def has_runs(self, ledger_id: int) -> bool:
         """Return whether runs of a ledger are in the store."""

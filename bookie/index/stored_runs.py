@@ -155,22 +155,32 @@ def move_runs(transaction: StoreTransaction, moves: Sequence[RunMove]) -> dict[i
 
 
 def delete_runs(
-    transaction: StoreTransaction, ledger_id: int, limit: int
-) -> tuple[dict[int, int], bool]:
-    """Remove at most `limit` runs of a ledger. Return the bytes freed by segment, and whether no
-    run is left.
+    transaction: StoreTransaction, ledger_ids: Sequence[int], limit: int
+) -> tuple[dict[int, int], int]:
+    """Remove at most `limit` runs of some ledgers, one ledger after the other. Return the bytes
+    freed by segment, and of how many ledgers no run is left.
     """
-    pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, 0), limit + 1)
-    mine = [(key, value) for key, value in pairs if _is_run_of(key, ledger_id)]
     runs: list[Run] = []
-    for key, value in mine[:limit]:
-        run = _decode_run(key, value)
-        if run is not None:
-            runs.append(run[0])
-        transaction.delete(key)
+    deleted_count = done_count = 0
+    for ledger_id in ledger_ids:
+        prefix = NUMBER_KEY.pack(b"r", ledger_id)
+        while (pair := _first(transaction, prefix)) is not None and deleted_count < limit:
+            run = _decode_run(*pair)
+            if run is not None:
+                runs.append(run[0])
+            transaction.delete(pair[0])
+            deleted_count += 1
+        if pair is not None:
+            break
+        done_count += 1
     freed = bytes_by_segment(runs)
     add_live_bytes(transaction, {number: -size for number, size in freed.items()})
-    return freed, len(mine) <= limit
+    return freed, done_count
+
+
+def _first(transaction: StoreTransaction, prefix: bytes) -> tuple[bytes, bytes] | None:
+    pair = transaction.seek(prefix)
+    return pair if pair is not None and pair[0].startswith(prefix) else None
 
 
 def scan_runs(transaction: StoreTransaction, after: tuple[int, int], limit: int) -> list[StoredRun]:

@@ -8,7 +8,7 @@ Source: protocol rules 2.4, 4.3, 7.2, 8.3, 9.14, 10; storage design.
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from bookie.config import StorageConfig
@@ -349,12 +349,13 @@ class BookieStorage:
         """
         return await self._deletions.delete(ledger_id)
 
-    async def release_ledger(self, ledger_id: LedgerId) -> Status:
-        """Drop the entries of a ledger that moved away, durably. It stays fenced (rule 10.1).
+    async def release_ledgers(self, ledger_ids: Sequence[LedgerId]) -> dict[LedgerId, Status]:
+        """Drop the entries of ledgers that moved away, durably, with one sync of the log and few
+        updates of the index. They stay fenced (rule 10.1).
 
         Statuses: OK, NO_SUCH_LEDGER, READ_ONLY, UNKNOWN.
         """
-        return await self._deletions.release(ledger_id)
+        return await self._deletions.release(ledger_ids)
 
     async def is_released(self, ledger_id: LedgerId) -> bool:
         """Return whether a ledger was released and nothing was stored for it since."""

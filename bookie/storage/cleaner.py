@@ -39,8 +39,8 @@ PART_RECORDS: Final = 65_536
 kilobyte of memory during that. A segment with more records is rewritten as several segments.
 """
 FULL_DISK_MOVES_MAX: Final = 64
-"""Maximum number of runs moved in one index transaction on a full disk, so that it copies few of
-the index's pages.
+"""Maximum number of runs moved, and of ledgers whose runs are deleted, in one index transaction on
+a full disk, so that it copies few of the index's pages.
 """
 
 
@@ -139,7 +139,7 @@ class Cleaner:
         """Run one pass; return the bytes freed. Raises DiskFullError."""
         before = self.freed_bytes
         try:
-            await self._delete_ledgers()
+            await self._delete_ledgers(is_full=room.is_full)
         except DiskFullError:
             if not room.is_full:
                 raise  # on a full disk, dead segments can be removed without an update of the index
@@ -153,17 +153,20 @@ class Cleaner:
             await self._clean_segments(list(plan.rewrite), room)
         return self.freed_bytes - before
 
-    async def _delete_ledgers(self) -> None:
+    async def _delete_ledgers(self, *, is_full: bool) -> None:
         ledgers = self._ledgers
         if ledgers.has_more_runs_left and not ledgers.runs_left:
             found = await self._index.list_runs_left(RUNS_LEFT_MAX)
             ledgers.has_more_runs_left = len(found) == RUNS_LEFT_MAX
             ledgers.runs_left.update(dict.fromkeys(found))
-        for ledger_id in list(ledgers.runs_left):
-            if self._index.is_moving(ledger_id):
-                continue  # a checkpoint is storing runs of it: the next pass finds all of them
-            await self._index.delete_all(ledger_id, self._segments.free)
-            ledgers.note_runs_gone(ledger_id)
+        # While a checkpoint is storing runs of a ledger, they are left: the next pass finds all.
+        ready = [each for each in ledgers.runs_left if not self._index.is_moving(each)]
+        size = self._moves_max(is_full=is_full)
+        for start in range(0, len(ready), size):
+            part = ready[start : start + size]
+            await self._index.delete_all(part, self._segments.free)
+            for ledger_id in part:
+                ledgers.note_runs_gone(ledger_id)
 
     async def _measure(self, segment: Segment, *, is_full: bool) -> None:
         if segment.is_damaged:
@@ -237,7 +240,7 @@ class Cleaner:
 
     def _index_growth(self, room: CleaningRoom) -> int:
         """Return how many bytes of the available space the index may need for moves."""
-        growth_bytes = self._index.growth_bytes(self._moves_max(room))
+        growth_bytes = self._index.growth_bytes(self._moves_max(is_full=room.is_full))
         if room.index_bytes is None:
             return growth_bytes
         # Without room for the index no run can be moved; dead segments can still be removed.
@@ -261,9 +264,9 @@ class Cleaner:
     async def _named(self, segment: Segment, listed: ListedRuns) -> list[tuple[int, Run]] | None:
         return await find_named(self._ledgers, self._index, segment.number, listed)
 
-    def _moves_max(self, room: CleaningRoom) -> int:
+    def _moves_max(self, *, is_full: bool) -> int:
         limit = self._config.transaction_runs_max
-        return min(limit, FULL_DISK_MOVES_MAX) if room.is_full else limit
+        return min(limit, FULL_DISK_MOVES_MAX) if is_full else limit
 
     async def _rewrite(
         self, named: dict[tuple[int, int], Run], room: CleaningRoom
@@ -300,7 +303,7 @@ class Cleaner:
         rewrite.file.drop_cached(0, segment.size)
         self._segments.adopt(segment, rewrite.file)
         segment.record_count = rewrite.record_count
-        limit = self._moves_max(room)
+        limit = self._moves_max(is_full=room.is_full)
         for start in range(0, len(rewrite.moves), limit):
             moves = rewrite.moves[start : start + limit]
             segment.live_bytes += sum(move.new[3] for move in moves)

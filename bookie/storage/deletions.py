@@ -9,7 +9,9 @@ Source: protocol rules 10.1, 10.2.
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bookie.errors import DiskFullError
 from bookie.log import records
@@ -19,6 +21,9 @@ from bookie.storage.commits import Commits, resolve
 from bookie.storage.upkeep import UpkeepParts
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, LedgerId
+
+if TYPE_CHECKING:
+    from bookie.index.replica_state import ReplicaState
 
 
 class Deletions:
@@ -66,25 +71,28 @@ class Deletions:
         self._commits.queue(RecordKind.TOMBSTONE, records.encode_ledger(ledger_id), note_end)
         return durable
 
-    async def release(self, ledger_id: LedgerId) -> Status:
-        """See `BookieStorage.release_ledger`."""
-        state = await self._cold.run(ledger_id, partial(self._ledgers.hold, ledger_id))
-        if state is None:
-            return Status.NO_SUCH_LEDGER
+    async def release(self, ledger_ids: Sequence[LedgerId]) -> dict[LedgerId, Status]:
+        """See `BookieStorage.release_ledgers`."""
+        statuses = dict.fromkeys(ledger_ids, Status.NO_SUCH_LEDGER)
+        held: list[ReplicaState] = []
         releasing = self._admission.releasing
-        releasing[ledger_id] = releasing.get(ledger_id, 0) + 1
         try:
+            for ledger_id in ledger_ids:
+                state = await self._cold.run(ledger_id, partial(self._ledgers.hold, ledger_id))
+                if state is not None:
+                    held.append(state)
+                    releasing[ledger_id] = releasing.get(ledger_id, 0) + 1
             # Runs stored from now on are newer than the release, so no checkpoint may run during
             # it.
             async with self._checkpointing:
-                return await self._release(ledger_id)
-        except DiskFullError:
-            return Status.READ_ONLY
+                statuses |= await self._release([state.ledger_id for state in held])
         finally:
-            releasing[ledger_id] -= 1
-            if not releasing[ledger_id]:
-                del releasing[ledger_id]
-            state.use_count -= 1
+            for state in held:
+                releasing[state.ledger_id] -= 1
+                if not releasing[state.ledger_id]:
+                    del releasing[state.ledger_id]
+                state.use_count -= 1
+        return statuses
 
     async def is_released(self, ledger_id: LedgerId) -> bool:
         """Return whether a ledger was released and nothing was stored for it since."""
@@ -95,11 +103,16 @@ class Deletions:
         is_empty = state.highest == NO_ENTRY and not state.queued_count
         return state.released and is_empty and not await self._index.has_runs(ledger_id)
 
-    async def _release(self, ledger_id: LedgerId) -> Status:
-        if self._index.is_moving(ledger_id):
-            return Status.READ_ONLY  # a checkpoint failed before its end: the next one completes it
-        body = records.encode_ledger(ledger_id)
-        status = await self._commits.append(RecordKind.RELEASED, body)
-        if status is Status.OK:
-            await self._index.delete_all(ledger_id, self._segments.free)
-        return status
+    async def _release(self, ledger_ids: list[LedgerId]) -> dict[LedgerId, Status]:
+        statuses = dict.fromkeys(ledger_ids, Status.READ_ONLY)
+        # A checkpoint that failed before its end may be moving runs: the next one completes it.
+        ready = [each for each in ledger_ids if not self._index.is_moving(each)]
+        append = partial(self._commits.append, RecordKind.RELEASED)
+        answers = await asyncio.gather(*(append(records.encode_ledger(each)) for each in ready))
+        statuses |= zip(ready, answers, strict=True)
+        logged = [each for each in ready if statuses[each] is Status.OK]
+        try:
+            await self._index.delete_all(logged, self._segments.free)
+        except DiskFullError:
+            statuses |= dict.fromkeys(logged, Status.READ_ONLY)
+        return statuses

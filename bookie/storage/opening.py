@@ -285,11 +285,12 @@ class _Applier:
         ledger_ids = dict.fromkeys(map(_ledger_of, found))
         ledger_ids.pop(None, None)
         await load_states(self._ledgers, self._index, cast("Iterable[int]", ledger_ids))
-        for record in found:
-            if record.header.kind is RecordKind.RELEASED:
-                await self._index.delete_all(
-                    records.decode_ledger(record.body), self._segments.free
-                )
+        released = dict.fromkeys(
+            records.decode_ledger(record.body)
+            for record in found
+            if record.header.kind is RecordKind.RELEASED
+        )
+        await self._index.delete_all(list(released), self._segments.free)
 
     def apply(self, record: Record) -> None:
         """Apply one record. Its ledger must not be cold."""

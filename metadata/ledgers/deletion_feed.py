@@ -14,7 +14,7 @@ Source: protocol rule 10.1; metadata design, "Deletion".
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from typing import Final
@@ -33,6 +33,10 @@ from metadata.paths import DELETION_SHARDS, deletion_path, deletion_shard_path
 from metadata.store.interface import Cancel, Create, MetadataStore
 
 SHARD_INTERVAL_S: Final = 1.0
+ENTRIES_PER_S_MAX: Final = 1_000
+"""Rate of the entries of one shard that a follower lists again at most: a change lists the whole
+shard, which may hold tens of thousands.
+"""
 CHECKED_IDS_MAX: Final = 10_000
 """Maximum number of entries that one call of `expire` checks."""
 
@@ -56,8 +60,11 @@ class DeletionFeed:
         """Return the deleted ledgers recorded in one of the DELETION_SHARDS shards,
         sorted by id.
         """
-        names = await self._store.children(deletion_shard_path(shard), fresh=True)
-        return sorted(ledger_id for name in names if (ledger_id := _id_of(name)) is not None)
+        return ids_of(await self.names(shard))
+
+    async def names(self, shard: int) -> list[str]:
+        """Return the names of the nodes of one shard."""
+        return await self._store.children(deletion_shard_path(shard), fresh=True)
 
     async def expire(self, shard: int, before_ms: int) -> int:
         """Remove a shard's entries of deletions before a time, and return how many. Checks at most
@@ -82,7 +89,8 @@ class DeletionFeed:
 class DeletionFollower:
     """Calls back once with each ledger in the feed, including those recorded before the start.
 
-    A shard is read at most once per `interval_s`, so that several changes are read together.
+    A shard is read at most once per `interval_s`, and a large one less often (ENTRIES_PER_S_MAX),
+    so that several changes are read together.
     """
 
     def __init__(
@@ -98,7 +106,7 @@ class DeletionFollower:
         self._callback = callback
         self._rng = rng
         self._interval_s = interval_s
-        self._known: list[dict[LedgerId, None]] = [{} for _ in range(DELETION_SHARDS)]
+        self._known: list[dict[str, None]] = [{} for _ in range(DELETION_SHARDS)]
         self._cancels: list[Cancel] = []
         self._changed = [asyncio.Event() for _ in range(DELETION_SHARDS)]
         self._tasks: list[asyncio.Task[None]] = []
@@ -115,7 +123,7 @@ class DeletionFollower:
 
     def names(self, ledger_id: int) -> bool:
         """Return whether the feed had an entry for a ledger when it was read last."""
-        return ledger_id in self._known[ledger_id % DELETION_SHARDS]
+        return str(ledger_id) in self._known[ledger_id % DELETION_SHARDS]
 
     async def aclose(self) -> None:
         """Stop following."""
@@ -129,7 +137,7 @@ class DeletionFollower:
             await self._changed[shard].wait()
             self._changed[shard].clear()
             try:
-                entries = await self._feed.entries(shard)
+                names = await self._feed.names(shard)
             except MetadataError as error:
                 if not error.retriable:
                     return  # the store is closed
@@ -138,11 +146,16 @@ class DeletionFollower:
                 continue
             backoff.count = 0
             known = self._known[shard]
-            self._known[shard] = dict.fromkeys(entries)
-            for ledger_id in entries:
-                if ledger_id not in known:
-                    self._callback(ledger_id)
-            await asyncio.sleep(self._interval_s * (0.5 + self._rng.random()))
+            self._known[shard] = dict.fromkeys(names)
+            for ledger_id in ids_of(name for name in names if name not in known):
+                self._callback(ledger_id)
+            pause_s = max(self._interval_s, len(names) / ENTRIES_PER_S_MAX)
+            await asyncio.sleep(pause_s * (0.5 + self._rng.random()))
+
+
+def ids_of(names: Iterable[str]) -> list[LedgerId]:
+    """Return the ledgers that nodes of a shard name, sorted by id."""
+    return sorted(ledger_id for name in names if (ledger_id := _id_of(name)) is not None)
 
 
 def _id_of(name: str) -> LedgerId | None:

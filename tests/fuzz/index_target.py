@@ -148,8 +148,8 @@ def _change(transaction: StoreTransaction, *, is_sealed: bool) -> None:
         looked = stored_runs.look_up(transaction, ledger, 13, 24, RUNS_MAX)
         is_found = looked.runs == [(24, 13, 10 << 32, 77)]
         require(is_found or looked.is_unproven or is_sealed, "what was moved is found")
-        steps, is_done = 0, False
-        while not is_done:
-            _, is_done = stored_runs.delete_runs(transaction, ledger, 3)
+        steps, done_count = 0, 0
+        while not done_count:
+            _, done_count = stored_runs.delete_runs(transaction, [ledger], 3)
             steps += 1
             require(steps < 1_000, "a deletion comes to its end")

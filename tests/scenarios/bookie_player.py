@@ -319,11 +319,11 @@ class _Machine:
             context, self._store, ledgers, self._rng, age, pass_interval_s=1.0, reads_per_s=1
         )
         try:
-            is_removed = await collector.check(w.LEDGER)
+            removed, _ = await collector.check([w.LEDGER])
         except MetadataError as error:
             self._lines.append(f"collect: {type(error).__name__}")
         else:
-            self._lines.append(f"collect: {'removed' if is_removed else 'kept'}")
+            self._lines.append(f"collect: {'removed' if removed else 'kept'}")
 
     async def _follow_feed(self, storage: BookieStorage) -> None:
         follower = DeletionFollower(self._store, lambda _ledger_id: None, self._rng)

@@ -17,8 +17,8 @@ BUGS = (
         (
             Edit(
                 COLLECTOR,
-                "            metadata = await self._read(ledger_id, agreed=True)\n",
-                "            metadata = await self._read(ledger_id, agreed=False)\n",
+                "            found = await self._removable(wanted, agreed=True)\n",
+                "            found = await self._removable(wanted, agreed=False)\n",
             ),
         ),
         (simulation("metadata"),),

@@ -5,7 +5,7 @@ Leaves durability, damage and other properties of disks to the real storage and 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 from bookie.files.disk import DiskSpace
@@ -60,6 +60,7 @@ class ManualStorage(BookieStorage, LedgerReads):
         self.add_count = 0
         self.deletions_begun = 0
         self.feed_names: Callable[[int], bool] = lambda _ledger_id: False
+        self.deletion_status = Status.OK
         self.released: dict[LedgerId, None] = {}
         self.reads_running = 0
         self.reads_running_most = 0
@@ -327,6 +328,8 @@ class ManualStorage(BookieStorage, LedgerReads):
     async def delete_ledger(self, ledger_id: LedgerId) -> Status:
         self.deletions_begun += 1
         await self._wait()
+        if self.deletion_status is not Status.OK:
+            return self.deletion_status
         self._deleted[ledger_id] = None
         self._kept.pop(ledger_id, None)
         return Status.OK
@@ -337,12 +340,13 @@ class ManualStorage(BookieStorage, LedgerReads):
         return self._writability
 
     @override
-    async def release_ledger(self, ledger_id: LedgerId) -> Status:
+    async def release_ledgers(self, ledger_ids: Sequence[LedgerId]) -> dict[LedgerId, Status]:
         await self._wait()
-        self._kept[ledger_id].batches.clear()
-        self._kept[ledger_id].fenced = True
-        self.released[ledger_id] = None
-        return Status.OK
+        for ledger_id in ledger_ids:
+            self._kept[ledger_id].batches.clear()
+            self._kept[ledger_id].fenced = True
+            self.released[ledger_id] = None
+        return dict.fromkeys(ledger_ids, Status.OK)
 
     @override
     async def is_released(self, ledger_id: LedgerId) -> bool:

@@ -322,10 +322,10 @@ def test_moves_happen_only_from_the_old_place() -> None:
         found = await store.view(lambda t: stored_runs.look_up(t, 3, 0, 20, 10))
         assert [run[:2] for run in found.runs] == [(9, 0), (20, 15)]
         assert found.known_to == 20
-        freed, is_done = await store.update(lambda t: stored_runs.delete_runs(t, 3, 1))
-        assert (freed, is_done) == ({0: 20}, False)
-        freed, is_done = await store.update(lambda t: stored_runs.delete_runs(t, 3, 1))
-        assert is_done
+        freed, done_count = await store.update(lambda t: stored_runs.delete_runs(t, [3], 1))
+        assert (freed, done_count) == ({0: 20}, 0)
+        freed, done_count = await store.update(lambda t: stored_runs.delete_runs(t, [3], 1))
+        assert (freed, done_count) == ({0: 10}, 1)
 
     run_simulation(main, 1)
 

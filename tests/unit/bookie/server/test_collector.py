@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bookie.identity.metadata_age import MetadataAge
-from bookie.server.collector import Collector, may_remove
+from bookie.server.collector import RETRY_S, Collector, may_remove
 from bookie.wire.messages import Status
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
@@ -64,6 +64,11 @@ class Collecting:
         assert await client.add(batch_of(ledger_id, 0)) is Status.OK
         await client.close()
 
+    async def removes_one(self) -> bool:
+        removed, refused = await self.collector.check([ONE])
+        assert not refused
+        return removed == [ONE]
+
     async def close_ledger(self, metadata: LedgerMetadata) -> None:
         closed = metadata.with_closed(EntryId(0), 7, TOKEN)
         _, version = await self.ledgers.get(metadata.ledger_id)
@@ -112,21 +117,21 @@ def _closed_metadata(
 async def test_a_named_ledger_stays(collecting: Collecting) -> None:
     metadata = await collecting.machine.create_ledger(1, BOOKIE)
     await collecting.add(1)
-    assert not await collecting.collector.check(ONE)
+    assert not await collecting.removes_one()
     await collecting.close_ledger(metadata)
-    assert not await collecting.collector.check(ONE)
+    assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
 async def test_closed_ledger_that_moved_away_is_removed(collecting: Collecting) -> None:
     metadata = await collecting.machine.create_ledger(1, OTHER)
     await collecting.add(1)
-    assert not await collecting.collector.check(ONE)
+    assert not await collecting.removes_one()
     await collecting.close_ledger(metadata)
-    assert await collecting.collector.check(ONE)
+    assert await collecting.removes_one()
     storage = collecting.served.storage
     assert storage.ledger_ids() == [*storage.released] == [ONE], "it may come back by a repair"
-    assert not await collecting.collector.check(ONE), "once is enough"
+    assert not await collecting.removes_one(), "once is enough"
     client = await collecting.served.client(1)
     assert await client.add(batch_of(1, 1)) is Status.FENCED
     assert await client.add(batch_of(1, 0), recovery=True) is Status.OK
@@ -137,7 +142,7 @@ async def test_deleted_ledger_is_removed_and_its_adds_are_refused(collecting: Co
     await collecting.machine.create_ledger(1, BOOKIE)
     await collecting.add(1)
     await collecting.ledgers.delete(ONE)
-    assert await collecting.collector.check(ONE)
+    assert await collecting.removes_one()
     client = await collecting.served.client(1)
     assert await client.add(batch_of(1, 1)) is Status.DELETED
     await client.close()
@@ -151,7 +156,7 @@ async def test_nothing_is_stored_between_the_second_read_and_the_removal(
     await collecting.ledgers.delete(ONE)
     storage = collecting.served.storage
     storage.reads_wait.clear()
-    removing = asyncio.create_task(collecting.collector.check(ONE))
+    removing = asyncio.create_task(collecting.removes_one())
     await until(lambda: storage.deletions_begun == 1)
     before, held = storage.add_count, collecting.served.context._held
     client = await collecting.served.client(1)
@@ -173,7 +178,7 @@ async def test_a_ledger_that_a_replaced_leader_does_not_know_stays(
     faults.missed = faults.missed_by_fresh = 1_000
     with pytest.raises(NodeNotFoundError):
         await collecting.ledgers.get(ONE, fresh=True)
-    assert not await collecting.collector.check(ONE)
+    assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
@@ -182,17 +187,17 @@ async def test_an_emptied_metadata_service_removes_nothing(collecting: Collectin
     _, version = await CookieStore(collecting.store).get(BOOKIE)
     await CookieStore(collecting.store).delete(BOOKIE, version)
     with pytest.raises(Exception, match="does not exist"):
-        await collecting.collector.check(ONE)
+        await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
 async def test_a_restored_metadata_service_removes_nothing(collecting: Collecting) -> None:
     await collecting.add(1)
     await collecting.age.note_position(Version(3), Version(9))
-    assert not await collecting.collector.check(ONE)
+    assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
     await collecting.age.accept()
-    assert await collecting.collector.check(ONE)
+    assert await collecting.removes_one()
 
 
 async def test_nothing_is_removed_when_the_service_is_restored_during_the_check(
@@ -200,7 +205,7 @@ async def test_nothing_is_removed_when_the_service_is_restored_during_the_check(
 ) -> None:
     await collecting.add(1)
     collecting.age.follow(lambda: Version(9))  # it recorded a position that is missing now
-    assert not await collecting.collector.check(ONE)
+    assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
@@ -233,12 +238,68 @@ async def test_the_storage_hears_of_deletions_of_ledgers_that_it_does_not_hold(
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_a_deletion_does_not_wait_for_the_end_of_a_pass(collecting: Collecting) -> None:
+    collecting.collector._reads_per_s = 1
+    now = asyncio.get_running_loop().time
+    ledger_ids = [LedgerId(each) for each in range(1, 201)]
+    for ledger_id in ledger_ids:
+        await collecting.machine.create_ledger(ledger_id, BOOKIE)
+        await collecting.add(ledger_id)
+    running = asyncio.create_task(collecting.collector.run())
+    await asyncio.sleep(5.0)  # a pass has begun
+    for ledger_id in ledger_ids[-3:]:  # a pass comes to the newest last
+        began_s = now()
+        await collecting.ledgers.delete(ledger_id)
+        while ledger_id in collecting.served.storage.ledger_ids():
+            assert now() - began_s < 5.0
+            await asyncio.sleep(0.1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_ledgers_are_removed_together_after_one_agreed_read(collecting: Collecting) -> None:
+    ledger_ids = [LedgerId(each) for each in range(1, 101)]
+    for ledger_id in ledger_ids:
+        await collecting.add(ledger_id)
+    collecting.machine.server.faults = faults = ScriptedFaults(reach("/ledgers/"))
+    assert await collecting.collector.check(ledger_ids) == (ledger_ids, [])
+    assert sum(call.is_agreed for call in faults.calls) == 1
+    assert collecting.served.storage.ledger_ids() == []
+
+
+@pytest.mark.parametrize("fault", ["metadata", "storage"])
+async def test_a_deletion_that_fails_is_tried_again_soon(
+    collecting: Collecting, fault: str
+) -> None:
+    await collecting.machine.create_ledger(1, BOOKIE)
+    await collecting.add(1)
+    running = asyncio.create_task(collecting.collector.run())
+    collecting.collector._pass_interval_s = 10_000.0
+    await asyncio.sleep(1.0)
+    record, version = await CookieStore(collecting.store).get(BOOKIE)
+    if fault == "metadata":
+        await CookieStore(collecting.store).delete(BOOKIE, version)
+    else:
+        collecting.served.storage.deletion_status = Status.READ_ONLY
+    await collecting.ledgers.delete(ONE)
+    await asyncio.sleep(30.0)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+    if fault == "metadata":
+        await CookieStore(collecting.store).create(record)
+    else:
+        collecting.served.storage.deletion_status = Status.OK
+    await asyncio.sleep(2 * RETRY_S)
+    assert collecting.served.storage.ledger_ids() == []
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_nothing_is_removed_before_a_restore_is_accepted(collecting: Collecting) -> None:
     await collecting.add(1)
     record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
     await collecting.store.create(RESTORE, pack_restore(record))
-    assert not await collecting.collector.check(ONE)
+    assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
     await accept_restore(collecting.store)
     await collecting.age.may_collect()
-    assert await collecting.collector.check(ONE)
+    assert await collecting.removes_one()

@@ -151,7 +151,7 @@ def test_ledgers_that_are_gone_are_passed_over_and_not_reported() -> None:
         storage.bad_ranges.note(7, 0, 5)
         storage.bad_ranges.note(8, 0, 2)
         assert await storage.delete_ledger(LedgerId(7)) is Status.OK
-        assert await storage.release_ledger(LedgerId(8)) is Status.OK
+        assert await storage.release_ledgers([LedgerId(8)]) == {LedgerId(8): Status.OK}
         assert bad_of(storage) == []
         for ledger_id in (7, 8, 9):
             assert await check_all(storage, ledger_id) == [0]

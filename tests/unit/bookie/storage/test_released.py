@@ -28,7 +28,7 @@ async def released(bench: Bench) -> BookieStorage:
     await add(storage, make_run(8, 0, 20))
     await storage.checkpoint()
     await add(storage, make_run(7, 20, 5, lac=15))
-    assert await storage.release_ledger(L) is Status.OK
+    assert await storage.release_ledgers([L]) == {L: Status.OK}
     assert await storage.is_released(L)
     return storage
 
@@ -52,7 +52,7 @@ def test_late_adds_are_fenced_negatives_are_unknown_and_a_repair_is_accepted() -
             assert (await read(storage, 7, 10, 10)).status is Status.UNKNOWN
             assert await add(storage, make_run(7, 25, 1)) is Status.FENCED
             storage = await bench.reopen(storage)
-        assert await storage.release_ledger(L) is Status.OK
+        assert await storage.release_ledgers([L]) == {L: Status.OK}
         assert await storage.delete_ledger(L) is Status.OK
         assert await add(storage, make_run(7, 3, 1), recovery=True) is Status.DELETED
         await storage.close()
@@ -67,7 +67,7 @@ def test_the_bytes_of_a_released_ledger_are_freed() -> None:
             await add(storage, make_run(7, first, 10))
         before = storage.statistics().segment_bytes
         await storage.checkpoint()
-        assert await storage.release_ledger(L) is Status.OK
+        assert await storage.release_ledgers([L]) == {L: Status.OK}
         assert await add(storage, make_run(7, 50, 1), recovery=True) is Status.OK
         for first in range(0, 200, 10):
             await add(storage, make_run(8, first, 1))
@@ -83,7 +83,7 @@ def test_the_bytes_of_a_released_ledger_are_freed() -> None:
 def test_an_unknown_ledger_is_not_released() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
-        assert await storage.release_ledger(L) is Status.NO_SUCH_LEDGER
+        assert await storage.release_ledgers([L]) == {L: Status.NO_SUCH_LEDGER}
         assert not await storage.is_released(L)
         await storage.close()
 
@@ -104,7 +104,7 @@ def test_a_repetition_that_a_release_overtakes_is_stored_again() -> None:
         async def compare_and_release(state: ReplicaState, batch: BatchView) -> Gaps | None:
             gaps = await compare(state, batch)
             if not releases:
-                releases.append(await storage.release_ledger(L))
+                releases.extend((await storage.release_ledgers([L])).values())
             return gaps
 
         storage._overlapping._compare = compare_and_release  # type: ignore[method-assign]
@@ -139,7 +139,7 @@ async def release_and_crash(seed: int) -> None:
                 kept[entry_id] = None
             if rng.random() < 0.1:
                 kept.clear()  # released entries may be there until they are removed
-                if await storage.release_ledger(L) is Status.OK:
+                if await storage.release_ledgers([L]) == {L: Status.OK}:
                     seen["released"] = True
             first += 3
 

@@ -93,6 +93,24 @@ async def test_the_pause_after_a_read_is_half_to_one_and_a_half_intervals(
     await follower.aclose()
 
 
+async def test_a_large_shard_is_not_listed_for_each_deletion(
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
+) -> None:
+    received: list[LedgerId] = []
+    await record(store, *(LedgerId(5 + DELETION_SHARDS * each) for each in range(2_000)))
+    follower = DeletionFollower(store, received.append, rng, interval_s=0.1)
+    follower.start()
+    await asyncio.sleep(0.1)
+    assert len(received) == 2_000
+    for number in range(2_000, 2_100):
+        await record(store, LedgerId(5 + DELETION_SHARDS * number))
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(4.0)
+    assert len(received) == 2_100
+    assert len(faults.times) <= 15
+    await follower.aclose()
+
+
 async def test_a_read_that_fails_is_repeated_after_a_pause(
     store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
 ) -> None:
