@@ -25,6 +25,7 @@ from bookie.index.index_pages import CheckpointMeta
 from bookie.index.index_runs import Lookup, Run
 from bookie.index.stored_ids import StoredIds
 from bookie.index.stored_runs import RunMove
+from bookie.index.stored_segments import Measured
 from metadata.ids import ENTRY_ID_MAX
 
 StateEncoder = Callable[[int, int], bytes | None]
@@ -207,7 +208,7 @@ class Index:
                 self._ids.add(ledger_id)
 
         def finish(transaction: StoreTransaction) -> tuple[CheckpointMeta, dict[int, int]]:
-            live = stored_segments.remove_live_bytes(transaction, removed)
+            live = stored_segments.remove_segments(transaction, removed)
             return _change_meta(transaction, mark_lsn=mark), live
 
         self.meta, self._stored_bytes = await self._store.update(finish)
@@ -251,6 +252,12 @@ class Index:
             await self._store.update(lambda t: stored_segments.change_damaged(t, numbers, gone))
             self._stored_damaged = numbers
 
+    async def store_measured(self, measured: dict[int, Measured]) -> None:
+        """Store durably what cleaning has measured of some segments. Raises DiskFullError."""
+        if measured:
+            job = partial(stored_segments.put_measured, measured=measured)
+            await self._store.update(job, keeps_room=True)
+
     async def correct_live_bytes(self, number: int, change: int) -> None:
         """Add `change` to the stored live bytes of a segment."""
         await self._store.update(lambda t: stored_segments.add_live_bytes(t, {number: change}))
@@ -283,9 +290,9 @@ class Index:
         """See `stored_states.list_held`."""
         return await self._store.view(lambda t: stored_states.list_held(t, after, limit))
 
-    async def list_runs_left(self, limit: int) -> list[int]:
-        """Return deleted ledgers whose runs are in the store, at most `limit`."""
-        return await self._store.view(lambda t: stored_states.list_runs_left(t, limit))
+    async def list_runs_left(self, after: int, limit: int) -> tuple[list[int], int | None]:
+        """See `stored_states.list_runs_left`."""
+        return await self._store.view(lambda t: stored_states.list_runs_left(t, after, limit))
 
     async def find_tombstones(self, after: int, limit: int) -> tuple[list[int], int | None]:
         """See `stored_states.find_tombstones`."""

@@ -13,6 +13,7 @@ the CRC32C of key and value:
 | `s`, ledger id u64 | see `bookie.index.replica_state` |
 | `h` | see `bookie.index.horizon_pages` |
 | `g`, segment number u64 | bytes of the stored runs in the segment u64 |
+| `c`, segment number u64 | adds records in it u32, mean bytes of its runs u32 |
 | `d`, segment number u64 | nothing: the segment holds damage |
 
 Source: storage design, "Index".

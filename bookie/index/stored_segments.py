@@ -1,10 +1,12 @@
-"""Segments in the index's store: the live bytes of each, and those that hold damage.
+"""Segments in the index's store: the live bytes of each, what cleaning measured of it, and those
+that hold damage.
 
-Format: see `bookie.index.index_pages`, keys `g` and `d`.
+Format: see `bookie.index.index_pages`, keys `g`, `c` and `d`.
 """
 
+import struct
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from bookie.files.index_store import StoreTransaction
 from bookie.index.index_pages import NUMBER_KEY, SCAN_PAIRS, seal, unseal
@@ -12,7 +14,18 @@ from metadata.ids import LEDGER_ID_MAX
 
 LIVE_BYTES: Final = b"g"
 DAMAGED: Final = b"d"
-_VALUE_BYTES: Final = {LIVE_BYTES: 8, DAMAGED: 0}
+MEASURED: Final = b"c"
+_MEASURED = struct.Struct("<II")
+_VALUE_BYTES: Final = {LIVE_BYTES: 8, DAMAGED: 0, MEASURED: _MEASURED.size}
+
+
+class Measured(NamedTuple):
+    """Facts about a sealed segment that never change, and that take a walk over its footer."""
+
+    record_count: int
+    """Number of adds records."""
+    mean_run_bytes: int
+    """Mean bytes of its runs, with adjacent records joined; 0 for a rewritten segment."""
 
 
 def scan_segments(
@@ -52,10 +65,25 @@ def add_live_bytes(transaction: StoreTransaction, changes: dict[int, int]) -> No
             _put_live(transaction, key, max(0, count + change))
 
 
-def remove_live_bytes(transaction: StoreTransaction, removed: Iterable[int]) -> dict[int, int]:
-    """Remove the live bytes of removed segments; return the live bytes of all others."""
+def put_measured(transaction: StoreTransaction, measured: dict[int, Measured]) -> None:
+    """Store what was measured of some segments."""
+    for number, each in measured.items():
+        key = NUMBER_KEY.pack(MEASURED, number)
+        transaction.put(key, seal(key, _MEASURED.pack(*each)))
+
+
+def measured_of(value: int) -> Measured:
+    """Return what `scan_segments` has found of a segment with MEASURED."""
+    return Measured(*_MEASURED.unpack(value.to_bytes(_MEASURED.size, "little")))
+
+
+def remove_segments(transaction: StoreTransaction, removed: Iterable[int]) -> dict[int, int]:
+    """Remove the live bytes of removed segments and what was measured of them; return the live
+    bytes of all others.
+    """
     for number in removed:
         transaction.delete(NUMBER_KEY.pack(LIVE_BYTES, number))
+        transaction.delete(NUMBER_KEY.pack(MEASURED, number))
     live: dict[int, int] = {}
     after = -1
     while found := scan_segments(transaction, after, LIVE_BYTES):

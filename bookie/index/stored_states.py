@@ -140,18 +140,21 @@ def list_held(
     return found, after
 
 
-def list_runs_left(transaction: StoreTransaction, limit: int) -> list[int]:
-    """Return deleted ledgers that have runs, at most `limit`."""
+def list_runs_left(
+    transaction: StoreTransaction, after: int, limit: int
+) -> tuple[list[int], int | None]:
+    """Return deleted ledgers that have runs on one page of the ids above `after`, at most `limit`,
+    and where to continue, None at the end.
+    """
     found: list[int] = []
-    after = -1
-    while pairs := _scan(transaction, after, PAGE_STATES):
-        for key, value in pairs:
-            after = _id_of(key)
-            if replica_state.has_stored_runs_left(value):
-                found.append(after)
-                if len(found) == limit:
-                    return found
-    return found
+    pairs = _scan(transaction, after, PAGE_STATES)
+    for key, value in pairs:
+        after = _id_of(key)
+        if replica_state.has_stored_runs_left(value):
+            found.append(after)
+            if len(found) == limit:
+                return found, after
+    return found, after if len(pairs) == PAGE_STATES else None
 
 
 def put_in_limbo(transaction: StoreTransaction, after: int, *, fence: bool) -> int | None:

@@ -41,6 +41,8 @@ class Segment:
     """Mean bytes of its runs, with adjacent records joined; None until cleaning has measured it."""
     record_count: int | None = None
     """Number of adds records in its footer, 0 without a footer; None until cleaning has read it."""
+    is_measure_stored: bool = False
+    """Whether the index stores the two values above."""
     is_counted: bool = False
     """Whether cleaning has compared `live_bytes` with the index in this pass."""
     is_kept: bool = False

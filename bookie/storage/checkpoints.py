@@ -12,6 +12,7 @@ Source: storage design, "Index".
 from collections.abc import Awaitable, Callable, Sequence
 
 from bookie.index.index import Index
+from bookie.index.stored_segments import Measured
 from bookie.log.segments import Segments
 from bookie.storage.ledgers import Ledgers
 
@@ -33,6 +34,7 @@ async def store_changes(
     unsaved = ledgers.take_unsaved()
     try:
         await index.store_damaged(segments.damaged())
+        await _store_measured(index, segments)
         await index.checkpoint(
             mark_lsn, unsaved, ledgers.encode, removed, ledgers.indexed_highest_of, rest
         )
@@ -42,3 +44,19 @@ async def store_changes(
     ledgers.note_saved()
     for number, segment in segments.by_number.items():
         segment.live_bytes = index.live_bytes(number)
+
+
+async def _store_measured(index: Index, segments: Segments) -> None:
+    """Store what cleaning has measured since the last checkpoint."""
+    new = [
+        segment
+        for segment in segments.by_number.values()
+        if segment.record_count is not None
+        and (segment.is_cleaned or segment.mean_run_bytes is not None)
+        and not segment.is_measure_stored
+    ]
+    await index.store_measured(
+        {each.number: Measured(each.record_count or 0, each.mean_run_bytes or 0) for each in new}
+    )
+    for segment in new:
+        segment.is_measure_stored = True

@@ -156,9 +156,7 @@ class Cleaner:
     async def _delete_ledgers(self, *, is_full: bool) -> None:
         ledgers = self._ledgers
         if ledgers.has_more_runs_left and not ledgers.runs_left:
-            found = await self._index.list_runs_left(RUNS_LEFT_MAX)
-            ledgers.has_more_runs_left = len(found) == RUNS_LEFT_MAX
-            ledgers.runs_left.update(dict.fromkeys(found))
+            await self._list_runs_left()
         # While a checkpoint is storing runs of a ledger, they are left: the next pass finds all.
         ready = [each for each in ledgers.runs_left if not self._index.is_moving(each)]
         size = self._moves_max(is_full=is_full)
@@ -167,6 +165,18 @@ class Cleaner:
             await self._index.delete_all(part, self._segments.free)
             for ledger_id in part:
                 ledgers.note_runs_gone(ledger_id)
+
+    async def _list_runs_left(self) -> None:
+        """List deleted ledgers with runs in the index, page by page: look-ups run between two."""
+        ledgers, room = self._ledgers, RUNS_LEFT_MAX
+        after: int | None = -1
+        while after is not None and room:
+            found, after = await self._index.list_runs_left(after, room)
+            # The index learns at the next checkpoint which runs are gone.
+            left = [each for each in found if ledgers.tombstones.get(each) is not False]
+            ledgers.runs_left.update(dict.fromkeys(left))
+            room -= len(left)
+        ledgers.has_more_runs_left = after is not None
 
     async def _measure(self, segment: Segment, *, is_full: bool) -> None:
         if segment.is_damaged:

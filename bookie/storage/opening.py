@@ -150,6 +150,12 @@ async def _load_segments(store: OrderedStore, segments: Segments, meta: Checkpoi
             segments.note_used(number)
         if number in segments.by_number:
             segments.by_number[number].live_bytes = live_bytes or 0
+    for number, value in await _load_all(store, stored_segments.MEASURED):
+        segment = segments.by_number.get(number)
+        if value is not None and segment is not None:
+            measured = stored_segments.measured_of(value)
+            segment.record_count, segment.mean_run_bytes = measured
+            segment.is_measure_stored = True
     for number, value in await _load_all(store, stored_segments.DAMAGED):
         if value is not None and number in segments.by_number:
             segments.by_number[number].is_damaged = True

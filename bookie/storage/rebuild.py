@@ -2,16 +2,18 @@
 
 Leaves the detection to `bookie.storage.reading`, and storing the found runs to the next checkpoint.
 
-Invariants: one search runs at a time, with a rest after each; a ledger is in limbo during its
-search, and afterwards too unless every segment was listed and the entry was found; runs in memory
-win over found ones; a ledger is not searched for again for `SEARCH_AGAIN_S`, and entries that the
-search did not find stay unknown until they are stored again. Fences are in the ledger states, so a
-lost run loses no fence.
+Invariants: one search runs at a time, with a rest after each; no segment is removed while it is
+listed, but others may be cleaned between two, and segments that cleaning writes meanwhile are
+listed too; a ledger is in limbo during its search, and afterwards too unless every segment was
+listed and the entry was found; runs in memory win over found ones; a ledger is not searched for
+again for `SEARCH_AGAIN_S`, and entries that the search did not find stay unknown until they are
+stored again. Fences are in the ledger states, so a lost run loses no fence.
 Source: protocol rule 2.4; storage design, "Index"; reliability design, D5.
 """
 
 import asyncio
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from bookie.index import index_runs, replica_state
@@ -19,7 +21,7 @@ from bookie.index.index import Index
 from bookie.index.replica_state import ReplicaState
 from bookie.log import listing, records
 from bookie.log.records import FooterRun
-from bookie.log.segments import Segments
+from bookie.log.segments import Segment, Segments
 from bookie.storage.cold_ledgers import ColdLedgers
 from bookie.storage.ledgers import Ledgers
 from metadata.ids import ENTRY_ID_MAX
@@ -29,7 +31,7 @@ SEARCH_AGAIN_S: Final = 3600.0
 SEARCHED_MAX: Final = 10_000
 """Maximum number of remembered searches by ledger; above it, the oldest are dropped."""
 REST_SHARE: Final = 9.0
-"""Rest after a search, as a multiple of its duration."""
+"""Rest after a search, as a multiple of the time that listing took."""
 
 
 class Rebuilder:
@@ -53,17 +55,18 @@ class Rebuilder:
         self._segments = segments
         self._unproven = unproven
         self._searched_at_s: dict[int, float] = {}
+        self._worked_s = 0.0
+        """How long this search has listed segments, in seconds."""
 
     async def search(self, cleaning: asyncio.Lock) -> bool:
         """Search once for all waiting ledgers, if any, and rest; return whether a search ran. Holds
-        `cleaning` during the search, so that no segment is removed.
+        `cleaning` while it lists one segment, so that none is removed meanwhile.
         """
         wanted = self._take_wanted()
         if not wanted:
             return False
-        began_s = asyncio.get_running_loop().time()
-        async with cleaning:
-            await self._rebuild(wanted)
+        self._worked_s = 0.0
+        await self._rebuild(wanted, cleaning)
         self.search_count += 1
         ended_s = asyncio.get_running_loop().time()
         for ledger_id in wanted:
@@ -71,7 +74,7 @@ class Rebuilder:
             self._searched_at_s[ledger_id] = ended_s
         for ledger_id in list(self._searched_at_s)[:-SEARCHED_MAX]:
             del self._searched_at_s[ledger_id]
-        await asyncio.sleep(REST_SHARE * (ended_s - began_s))
+        await asyncio.sleep(REST_SHARE * self._worked_s)
         return True
 
     def _take_wanted(self) -> dict[int, int]:
@@ -84,7 +87,7 @@ class Rebuilder:
         self._unproven.clear()
         return wanted
 
-    async def _rebuild(self, wanted: dict[int, int]) -> None:
+    async def _rebuild(self, wanted: dict[int, int], cleaning: asyncio.Lock) -> None:
         """Index all records of some ledgers that are in any segment."""
         held: dict[int, ReplicaState] = {}
         was_sound: list[int] = []
@@ -96,7 +99,7 @@ class Rebuilder:
                     was_sound.append(ledger_id)
                     replica_state.enter_limbo(state, fence=False)
         try:
-            is_whole = await self._index_again(held)
+            is_whole = await self._index_again(held, cleaning)
             for ledger_id in was_sound:
                 entry_id = wanted[ledger_id]
                 if is_whole and self._index.in_memory(ledger_id, entry_id, entry_id):
@@ -106,21 +109,44 @@ class Rebuilder:
                 state.touch()  # the next checkpoint moves its runs and needs the state in memory
                 state.use_count -= 1
 
-    async def _index_again(self, held: dict[int, ReplicaState]) -> bool:
+    async def _index_again(self, held: dict[int, ReplicaState], cleaning: asyncio.Lock) -> bool:
         """Insert the records of some ledgers from all segments; return whether all could be
         listed.
         """
         is_whole = True
-        for number, segment in sorted(self._segments.by_number.items(), reverse=True):
-            listed = await listing.list_records(self._segments, segment)
-            if listed is None:
-                is_whole = False
-                continue
+        last, listed = self._segments.next_number - 1, dict[int, None]()
+        while (segment := self._newest(last, listed)) is not None:
+            listed[segment.number] = None
+            async with cleaning:
+                # Cleaning drops a segment only when the index names all of its live records.
+                if segment.number in self._segments.by_number:
+                    is_whole &= await self._index_segment(segment, held)
+        return is_whole
+
+    def _newest(self, last: int, listed: dict[int, None]) -> Segment | None:
+        """Return the newest segment to list next: one that was there when the search began, up to
+        number `last`, or that cleaning has written since.
+        """
+        left = (
+            segment
+            for number, segment in self._segments.by_number.items()
+            if number not in listed and (number <= last or segment.is_cleaned)
+        )
+        return max(left, key=attrgetter("number"), default=None)
+
+    async def _index_segment(self, segment: Segment, held: dict[int, ReplicaState]) -> bool:
+        """Insert the records of some ledgers from one segment; return whether it could be
+        listed.
+        """
+        began_s = asyncio.get_running_loop().time()
+        listed = await listing.list_records(self._segments, segment)
+        if listed is not None:
             async for runs in listed.slices(newest_first=True):
                 for run in runs:
                     if run.ledger_id in held and run.ledger_id in self._ledgers.states:
-                        _insert_gaps(self._index, number, run)
-        return is_whole
+                        _insert_gaps(self._index, segment.number, run)
+        self._worked_s += asyncio.get_running_loop().time() - began_s
+        return listed is not None
 
 
 def _insert_gaps(index: Index, number: int, run: FooterRun) -> None:

@@ -79,7 +79,7 @@ def test_a_scan_ends_where_keys_do_not_ascend() -> None:
 
 def test_every_loop_over_segments_ends() -> None:
     for last in (5, LEDGER_ID_MAX, 2**64 - 1):
-        found = stored_segments.remove_live_bytes(opened(3, 4, last), ())
+        found = stored_segments.remove_segments(opened(3, 4, last), ())
         assert found == {3: 0, 4: 0, last: 0}
 
 

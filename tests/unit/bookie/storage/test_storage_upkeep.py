@@ -140,6 +140,7 @@ def test_a_failed_sync_stops_the_storage_for_ever() -> None:
         storage = await bench.open()
         running = asyncio.create_task(storage.background())
         assert await add(storage, make_run(7, 0, 1)) is Status.OK
+        await asyncio.sleep(10)  # the reserve is made
         bench.faults.failing_syncs = 1
         assert await add(storage, make_run(7, 1, 1)) is Status.UNKNOWN
         assert await add(storage, make_run(7, 2, 1)) is Status.UNKNOWN
