@@ -36,7 +36,10 @@ class Reserve:
         """Size of the file."""
         self._disk = disk
         self._config = config
-        self._is_released = False
+        self.is_wanted = False
+        """Whether the file is to exist."""
+        self.found_no_room = False
+        """Whether the file did not fit when it was wanted last."""
         self._is_measured = False
         self._wanted = asyncio.Event()
         self._changing = asyncio.Lock()
@@ -55,12 +58,16 @@ class Reserve:
 
     def want(self) -> None:
         """Make `keep` create the file, if it does not exist."""
-        self._is_released = False
+        self.is_wanted, self.found_no_room = True, False
         self._wanted.set()
+
+    def give_up(self) -> None:
+        """Stop making the file; it stays as it is until `release` or `want`."""
+        self.is_wanted = self.found_no_room = False
 
     async def release(self) -> None:
         """Remove the file, to free its space."""
-        self._is_released = True
+        self.is_wanted = False
         async with self._changing:
             await self._remove()
 
@@ -82,7 +89,7 @@ class Reserve:
         size = config.reserve_bytes(space.total_bytes)
         room = space.free_bytes + self.held_bytes - size
         if (
-            self._is_released
+            not self.is_wanted
             or self.held_bytes >= size
             or room < (1.0 - config.disk_high_mark) * space.total_bytes
         ):
@@ -91,10 +98,11 @@ class Reserve:
         try:
             file = await self._disk.create(NAME, background=True)
         except DiskFullError:  # no room for a name
+            self.is_wanted, self.found_no_room = False, True
             return
         try:
             for offset in range(0, size, PIECE_BYTES):
-                if self._is_released:
+                if not self.is_wanted:
                     break
                 piece = bytes(min(PIECE_BYTES, size - offset))
                 await file.commit(offset, [piece])
@@ -102,9 +110,9 @@ class Reserve:
                 file.drop_cached(offset, len(piece))
                 await asyncio.sleep(len(piece) / config.clean_bytes_per_s_min)
         except DiskFullError:
-            self._is_released = True
+            self.is_wanted, self.found_no_room = False, True
         await file.close()
-        if self._is_released:
+        if not self.is_wanted:
             await self._remove()
         else:
             await self._disk.sync_directory(DIRECTORY)

@@ -6,7 +6,8 @@ Leaves freeing space to `bookie.storage.upkeep`, and the reserve's file to `book
 Invariants: space that the reserve lacks counts as used, so a bookie is writable again only when its
 reserve fits too; while the reserve is removed, recovery adds leave the floor free, which fences,
 tombstones, index pages and one rewrite may use; after a refusal that the free space does not
-explain, a trial write must succeed first.
+explain, only the room of the removed reserve counts as free, and the reserve must be written again
+and a trial write succeed before the bookie is writable.
 Source: docs/operating.md, "A full disk"; storage design, "Limits and refusals".
 """
 
@@ -17,7 +18,7 @@ from typing import Final
 from bookie.config import StorageConfig
 from bookie.files.disk import Disk, DiskSpace
 from bookie.files.index_store import StoreSizes
-from bookie.log.doubtful_room import DoubtfulRoom, try_to_write
+from bookie.log.doubtful_room import TRIAL_BYTES_MAX, DoubtfulRoom, try_to_write
 from bookie.log.reserve import Reserve
 from bookie.storage.cleaning import CleaningRoom, pace_of
 from bookie.storage.writability import Reason, Writability
@@ -60,6 +61,9 @@ class DiskWatch:
         self._index_sizes = index_sizes
         self._written_at_measurement = 0
         self._is_measured = False
+        self._released_bytes = 0
+        """Size of the reserve that was removed last."""
+        self._written_at_release = 0
 
     async def measure(self, *, is_pressed: bool) -> None:
         """Measure the disks and decide. `is_pressed`: a write just found no room. Raises
@@ -73,33 +77,46 @@ class DiskWatch:
         used = self.used_share
         if used >= self._config.disk_high_mark:
             self._note_use()
+            if is_refused and self.free_bytes >= self._config.floor_bytes + TRIAL_BYTES_MAX:
+                await self._has_room(is_refused=True)  # no write is longer
         elif used < self._config.disk_low_mark and await self._has_room(is_refused=is_refused):
             for reason in FULL:
                 self._writability.end(reason, where=LOG)
         for name in self.other_mounts:
             self._check_other_mount(name, is_pressed=is_pressed)
-        if self.is_full and self.free_bytes < self._config.floor_bytes:
-            await self._reserve.release()
-            self.spaces[LOG] = await self._disk.space(LOG)
-            self._written_at_measurement = self._written_bytes()
+        if self.is_full and self._sure_bytes < self._config.floor_bytes:
+            if not (self._doubt.is_doubtful and self._reserve.is_wanted):  # a trial writes it
+                await self._release_reserve()
         elif not self.is_full:
             self._reserve.want()
+
+    async def _release_reserve(self) -> None:
+        held_bytes, written = self._reserve.held_bytes, self._written_bytes()
+        await self._reserve.release()
+        if held_bytes:
+            self._released_bytes, self._written_at_release = held_bytes, written
+        self.spaces[LOG] = await self._disk.space(LOG)
+        self._written_at_measurement = self._written_bytes()
 
     async def _has_room(self, *, is_refused: bool) -> bool:
         """Return whether the log's disk has the room that its file system reports. `is_refused`: it
         refused a write since the last measurement.
         """
         now_s, doubt = asyncio.get_running_loop().time(), self._doubt
-        if is_refused:
+        if is_refused or (doubt.is_doubtful and self._reserve.found_no_room):
             self._note_doubt(doubt.note_refusal(now_s))
         elif doubt.may_try(now_s):
-            if await try_to_write(self._disk, self._config.segment_bytes_max):
+            if self.missing_bytes:
+                self._reserve.want()  # the trial comes after it: a bookie needs room for both
+            elif await try_to_write(self._disk, self._config.segment_bytes_max):
                 doubt.note_proof(now_s)
             else:
                 self._note_doubt(doubt.note_refusal(now_s))
         return not doubt.is_doubtful
 
     def _note_doubt(self, wait_s: float) -> None:
+        """Say when the next trial is, and let the reserve be removed."""
+        self._reserve.give_up()
         text = (
             f"the disk of {LOG}/ refused a write, and its file system reports "
             f"{self.space.free_bytes} free bytes: a quota, no free inodes, or a thin volume that "
@@ -175,6 +192,16 @@ class DiskWatch:
         return self.space.free_bytes - (self._written_bytes() - self._written_at_measurement)
 
     @property
+    def _sure_bytes(self) -> int:
+        """Free bytes that a write of the log certainly finds: in doubt those of the removed
+        reserve, minus the bytes written since.
+        """
+        if not self._doubt.is_doubtful:
+            return self.free_bytes
+        written = self._written_bytes() - self._written_at_release
+        return min(self.free_bytes, self._released_bytes - written)
+
+    @property
     def missing_bytes(self) -> int:
         """Bytes missing from the reserve."""
         wanted = self._config.reserve_bytes(self.space.total_bytes)
@@ -192,13 +219,13 @@ class DiskWatch:
         """
         if not self.is_full or self._reserve.held_bytes or not self._is_measured:
             return True
-        return self.free_bytes >= self._config.floor_bytes
+        return self._sure_bytes >= self._config.floor_bytes
 
     def room(self, backlog_bytes: int) -> CleaningRoom:
         """Return the space and the pace of a pass of cleaning."""
         config = self._config
         if self.is_full:
-            free_bytes = self.free_bytes - config.reserve_bytes_min
+            free_bytes = self._sure_bytes - config.reserve_bytes_min
         else:  # a rewrite must not raise the disk above its high mark
             share = max(0.0, config.disk_high_mark - self.used_share)
             free_bytes = int(share * self.space.total_bytes)

@@ -14,6 +14,7 @@ from bookie.log.reserve import check_room, make_room
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
+from serving.overriding import override
 from tests.simulation.disk import CrashableDisk
 from tests.support.bookie.batches import make_run
 from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, entries_of, read, simulate
@@ -259,3 +260,53 @@ def test_a_disk_that_is_smaller_than_its_reserve_is_refused(total: int, *, fits:
         check_room(space, StorageConfig())
     assert str(total) in str(found.value)
     check_room(space, StorageConfig(segment_bytes_max=16 * MIB, reserve_bytes_min=8 * MIB))
+
+
+class QuotaDisk(CrashableDisk):
+    """Disk with a quota: its file system reports far more room than writes find."""
+
+    free_bytes = 9 * 10**8
+
+    @override
+    async def space(self, directory: str = "") -> DiskSpace:
+        return DiskSpace(10**9, self.free_bytes)
+
+
+@pytest.mark.parametrize("free_bytes", [9 * 10**8, 4 * 10**7])
+def test_an_exhausted_quota_leaves_the_room_of_the_reserve_to_fences(free_bytes: int) -> None:
+    """Also where the file system is above its high mark."""
+
+    async def main(bench: Bench) -> None:
+        bench.config = dataclasses.replace(FRAGMENTED, reserve_share=0.0001)
+        bench.faults.capacity_bytes = CAPACITY
+        disk = QuotaDisk(bench.platter, bench.rng, bench.faults)
+        storage = await BookieStorage.open(disk, bench.config, rng=bench.rng)
+        running = asyncio.create_task(storage.background())
+        await asyncio.sleep(30)
+        assert "log/reserve" in bench.platter.names
+        used = sum(len(each.current) for each in bench.platter.names.values())
+        bench.faults.capacity_bytes, disk.free_bytes = used + 20_000, free_bytes
+        for round_number in range(3):
+            # Recovery adds leave room for fences, also when trials of the disk have failed.
+            for entry_id in range(500):
+                await add(storage, make_run(9, entry_id, 1, size=400), recovery=True)
+            await asyncio.sleep(1)
+            assert "log/reserve" not in bench.platter.names
+            first = 100 + 20 * round_number
+            for ledger_id in range(first, first + 20):
+                fenced = await storage.fence(LedgerId(ledger_id), KEY)
+                assert fenced.status is Status.OK
+            await asyncio.sleep(60)
+            assert not storage.is_writable
+        bench.faults.capacity_bytes = CAPACITY
+        disk.free_bytes = 9 * 10**8
+        await asyncio.sleep(1300)  # the longest wait for a trial, and the time of the reserve
+        assert storage.is_writable
+        reserve = bench.platter.names["log/reserve"]
+        assert len(reserve.current) == bench.config.reserve_bytes(10**9)
+        assert not running.done()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await storage.close()
+
+    simulate(main)
