@@ -151,6 +151,8 @@ async def _load_segments(store: OrderedStore, segments: Segments, meta: Checkpoi
         if number in segments.by_number:
             segments.by_number[number].live_bytes = live_bytes or 0
     for number, value in await _load_all(store, stored_segments.MEASURED):
+        if value is not None:
+            segments.note_used(number)
         segment = segments.by_number.get(number)
         if value is not None and segment is not None:
             measured = stored_segments.measured_of(value)
