@@ -31,6 +31,8 @@ NEXT_STEPS: Final = {
     "drained: quire bookie remove ID",
     Lifecycle.LOST: "wait for repair, or start it: quire bookie run --data-dir DIR; once nothing "
     "names it: quire bookie remove ID",
+    Lifecycle.UNREADABLE: "use the release that wrote its record, or write a new one: "
+    "quire bookie drain ID",
 }
 START: Final = "start it: quire bookie run --data-dir DIR"
 WAIT: Final = "wait for repair: quire repair status shows what is left"
@@ -97,16 +99,20 @@ def planned_warnings(states: States) -> list[Finding]:
     ]
 
 
-def limbo_findings(states: States, up: Collection[BookieId]) -> list[Finding]:
-    """List the bookies in limbo that are up: a problem until their copies are moved."""
+def state_findings(states: States, up: Collection[BookieId]) -> list[Finding]:
+    """List the bookies in limbo that are up, a problem until their copies are moved, and those
+    whose records cannot be read.
+    """
+    texts = {Lifecycle.UNREADABLE: "its state cannot be read"}
     return [
         Finding(
             f"bookie {bookie_id}",
-            f"is in limbo: {record.reason}",
+            f"{texts.get(record.state, 'is in limbo')}: {record.reason}",
             next_step(bookie_id, record.state),
         )
         for bookie_id, record in states.items()
-        if record.state is Lifecycle.LIMBO and bookie_id in up
+        if record.state is Lifecycle.UNREADABLE
+        or (record.state is Lifecycle.LIMBO and bookie_id in up)
     ]
 
 

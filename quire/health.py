@@ -29,9 +29,9 @@ from quire.assessment import (
     health_sentence,
     ledger_findings,
     ledger_host_warnings,
-    limbo_findings,
     lost_warnings,
     planned_warnings,
+    state_findings,
 )
 from quire.cli.output import Json
 from quire.copy_counts import bookies_with_entries, fewest_copies
@@ -110,7 +110,7 @@ async def check_health(
     holding = None if health.ledgers is None else health.ledgers.holding
     is_repaired = await read_auditor_id(cluster.store) is not None
     problems, no_problems = down_findings(known, up, holding, states, is_repaired=is_repaired)
-    health.findings[:0] = [*problems, *limbo_findings(states, up)]
+    health.findings[:0] = [*problems, *state_findings(states, up)]
     health.warnings.extend(no_problems)
     if up and not is_repaired:
         health.warnings.append(NO_REPAIR)

@@ -34,6 +34,8 @@ def scrubs_as_json(
 
 def scrub_text(record: ScrubRecord, settings: RepairSettings, now_ms: int) -> str:
     """Return what a bookie's scrub does now, or when the last one ended."""
+    if record.is_unreadable:
+        return "unreadable, `quire repair scrub --now ID` writes a new record"
     requested_ms = max(record.requested_ms, settings.scrub_requested_ms)
     if not settings.scrub_bytes_per_s:
         return f"off, {_ended_text(record, now_ms)}"

@@ -142,3 +142,5 @@ def _standing(state: Lifecycle, *, is_missing: bool, is_lost: bool) -> Standing:
             return Standing.UNPROVEN
         case Lifecycle.ACTIVE:
             return Standing.GOOD
+        case Lifecycle.UNREADABLE:
+            return Standing.GONE if is_lost else Standing.GOOD

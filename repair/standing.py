@@ -62,7 +62,7 @@ def standing_of(state: Lifecycle, *, is_up: bool) -> Standing:
     registered. A lost bookie that is registered has returned.
     """
     match state:
-        case Lifecycle.ACTIVE:
+        case Lifecycle.ACTIVE | Lifecycle.UNREADABLE:
             return Standing.GOOD
         case Lifecycle.DRAINING | Lifecycle.DRAINED:
             return Standing.DRAINING if is_up else Standing.GONE

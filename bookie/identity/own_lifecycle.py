@@ -120,6 +120,8 @@ class OwnLifecycle:
                 writability.end(Reason.DRAINING)
             case Lifecycle.REMOVED:
                 raise BookieRemovedError(self._bookie_id, record.reason)
+            case Lifecycle.UNREADABLE:
+                raise AssertionError("`read_lifecycle` raises an error for such a record")
             case _:
                 assert_never(record.state)
 

@@ -101,7 +101,8 @@ class Scrubber:
                 if not is_following:
                     await self._settings.start()
                     is_following = True
-                self._stored = self.record = await self._scrubs.get(self._bookie_id)
+                self._stored = await self._scrubs.get(self._bookie_id)
+                self.record = replace(self._stored, is_unreadable=False)
             except MetadataError as error:
                 self._log.warning("scrub not started, trying again", reason=str(error))
                 await asyncio.sleep(self._backoff.next_s())

@@ -22,10 +22,11 @@ ms, reason str]. A bookie without a node is active.
     drained   lost      the same: ledgers name it, or it is back
     drained   removed   an operator, or the auditor: nothing names the bookie at a pass that began
                         after it was drained
+    unreadable draining an operator: it replaces a record that this release cannot read
 
-Invariants: `removed` is final, and its node stays, so that the id stays known; only a bookie that
-refuses entries, as a drained one does, becomes removed; a bookie that drains
-keeps its state while it is away; for any bytes, decoding returns a record or raises
+Invariants: `unreadable` is never stored; `removed` is final, and its node stays, so that the id
+stays known; only a bookie that refuses entries, as a drained one does, becomes removed; a bookie
+that drains keeps its state while it is away; for any bytes, decoding returns a record or raises
 MetadataFormatError.
 
 Source: protocol rules 9.5 and 9.13.
@@ -66,6 +67,10 @@ class Lifecycle(StrEnum):
     """It was away for so long that its copies are made again elsewhere."""
     LIMBO = "limbo"
     """It may have lost data: its copies are not proven, and are made again elsewhere."""
+    UNREADABLE = "unreadable"
+    """This release cannot read its record: nothing new is placed on it, and nothing else follows
+    from that.
+    """
 
     @property
     def may_store(self) -> bool:
@@ -102,6 +107,7 @@ _ALLOWED: Final = frozenset(
         (Lifecycle.LOST, Lifecycle.DRAINED),
         (Lifecycle.LIMBO, Lifecycle.DRAINED),
         (Lifecycle.LIMBO, Lifecycle.LOST),
+        (Lifecycle.UNREADABLE, Lifecycle.DRAINING),
     }
 )
 
@@ -116,6 +122,8 @@ _WHAT_NEXT: Final = {
     "bookie remove`",
     Lifecycle.LIMBO: "wait until its copies are moved and it is drained (`quire repair status` "
     "shows what is left), then remove it with `quire bookie remove`, and format its disks",
+    Lifecycle.UNREADABLE: "use the release that wrote its record, or write a new one with `quire "
+    "bookie drain`",
 }
 
 
@@ -163,8 +171,16 @@ def unpack_lifecycle(what: str, value: bytes) -> BookieLifecycle:
         raise MetadataFormatError(what, str(error)) from error
 
 
-def _state_of(text: str) -> Lifecycle:
+def lifecycle_of(what: str, value: bytes) -> BookieLifecycle:
+    """Read a stored form; what cannot be read is UNREADABLE."""
     try:
-        return Lifecycle(text)
-    except ValueError as error:
-        raise FieldError(f"{text!r} is not a state of a bookie") from error
+        return unpack_lifecycle(what, value)
+    except MetadataFormatError as error:
+        return BookieLifecycle(Lifecycle.UNREADABLE, reason=error.why)
+
+
+def _state_of(text: str) -> Lifecycle:
+    stored = {str(each): each for each in Lifecycle if each is not Lifecycle.UNREADABLE}
+    if text not in stored:
+        raise FieldError(f"{text!r} is not a state of a bookie")
+    return stored[text]

@@ -5,7 +5,8 @@ Leaves the states and their transitions to `lifecycle.py`, and following the nod
 
 Invariants: a state changes only along the table of `lifecycle.py`, from the state that the
 compare-and-set replaces; a node is never removed, so a late write never meets another node at the
-same version. A view that cannot read a record keeps the last known one.
+same version. A record that cannot be read stops no list: the bookie is UNREADABLE, and a view keeps
+its last known record if there is one.
 
 Source: protocol rules 1.2-1.3 and 9.1.
 """
@@ -23,6 +24,7 @@ from metadata.repair.lifecycle import (
     BookieLifecycle,
     Lifecycle,
     changed,
+    lifecycle_of,
     pack_lifecycle,
     unpack_lifecycle,
 )
@@ -39,14 +41,14 @@ class LifecycleStore:
         self._rng = rng
 
     async def get(self, bookie_id: BookieId, *, agreed: bool = False) -> BookieLifecycle:
-        """Read a bookie's state with a fresh or an agreed read. Raises MetadataError."""
+        """Read a bookie's state with a fresh or an agreed read. Raises StoreUnavailableError."""
         path = lifecycle_path(bookie_id)
         stored = await find(self._store, path, agreed=agreed)
-        return UNCHANGED if stored is None else unpack_lifecycle(path, stored.value)
+        return UNCHANGED if stored is None else lifecycle_of(path, stored.value)
 
     async def get_all(self) -> dict[BookieId, BookieLifecycle]:
         """Read the states of all bookies that have a record, with fresh reads; every other bookie
-        is active. Raises MetadataError.
+        is active. Raises StoreUnavailableError.
         """
         names = await self._store.children(LIFECYCLES, fresh=True)
         bookies = [BookieId(name) for name in names if is_bookie_id(name)]
@@ -69,7 +71,7 @@ class LifecycleStore:
         path = lifecycle_path(bookie_id)
 
         def change(value: bytes | None) -> bytes:
-            current = UNCHANGED if value is None else unpack_lifecycle(path, value)
+            current = UNCHANGED if value is None else lifecycle_of(path, value)
             return pack_lifecycle(path, changed(bookie_id, current, to, reason, now_ms))
 
         return unpack_lifecycle(path, await change_value(self._store, path, change, self._rng))
@@ -115,7 +117,8 @@ class Lifecycles:
         if not is_bookie_id(name):
             return
         bookie_id = BookieId(name)
-        record = unpack_lifecycle(lifecycle_path(bookie_id), value)
+        read = unpack_lifecycle if bookie_id in self._records else lifecycle_of
+        record = read(lifecycle_path(bookie_id), value)
         if self._records.get(bookie_id) != record:
             self._records[bookie_id] = record
             self._callbacks.notify(bookie_id)

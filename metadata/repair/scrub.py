@@ -84,6 +84,8 @@ class ScrubRecord:
     """Bytes of batches that the scrub under way, or else the last one, has checked."""
     bad: tuple[BadRange, ...] = ()
     """Damaged ranges that are not repaired yet, ascending and without overlap."""
+    is_unreadable: bool = False
+    """Whether this release cannot read the record; never stored."""
 
     @property
     def bad_entries(self) -> int:
@@ -142,6 +144,14 @@ def unpack_scrub(what: str, value: bytes) -> ScrubRecord:
         )
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error
+
+
+def scrub_of(what: str, value: bytes) -> ScrubRecord:
+    """Read a stored form; one that cannot be read is marked so, and has nothing else."""
+    try:
+        return unpack_scrub(what, value)
+    except MetadataFormatError:
+        return ScrubRecord(is_unreadable=True)
 
 
 def _range_of(field: Packed) -> BadRange:

@@ -3,7 +3,8 @@
 Leaves a record and its bytes to `scrub.py`.
 
 Invariants: every change is a compare-and-set of one node; a bookie's change keeps the request that
-an operator stored meanwhile, and a request keeps everything else.
+an operator stored meanwhile, and a request keeps everything else. A record that cannot be read
+stops no list; only a request replaces it.
 
 Source: protocol rules 1.2 and 9.12.
 """
@@ -22,6 +23,7 @@ from metadata.repair.scrub import (
     ScrubRecord,
     ScrubRecords,
     pack_scrub,
+    scrub_of,
     unpack_scrub,
 )
 from metadata.store.child_values import READS_AT_ONCE_MAX, ChildValues
@@ -37,13 +39,15 @@ class ScrubStore:
         self._rng = rng
 
     async def get(self, bookie_id: BookieId) -> ScrubRecord:
-        """Read a bookie's record with a fresh read. Raises MetadataError."""
+        """Read a bookie's record with a fresh read. Raises StoreUnavailableError."""
         path = scrub_path(bookie_id)
         stored = await find(self._store, path)
-        return NEVER_SCRUBBED if stored is None else unpack_scrub(path, stored.value)
+        return NEVER_SCRUBBED if stored is None else scrub_of(path, stored.value)
 
     async def get_all(self) -> ScrubRecords:
-        """Read the records of all bookies that have one, with fresh reads. Raises MetadataError."""
+        """Read the records of all bookies that have one, with fresh reads. Raises
+        StoreUnavailableError.
+        """
         names = await self._store.children(SCRUBS, fresh=True)
         bookies = [BookieId(name) for name in names if is_bookie_id(name)]
         found: ScrubRecords = {}
@@ -63,16 +67,25 @@ class ScrubStore:
         )
 
     async def request(self, bookie_id: BookieId, now_ms: int) -> ScrubRecord:
-        """Request a scrub of one bookie; return the record as stored. Raises as `put`."""
-        return await self._change(bookie_id, lambda stored: replace(stored, requested_ms=now_ms))
+        """Request a scrub of one bookie; return the record as stored. A record that cannot be read
+        is replaced: the scrub finds again what is damaged. Raises StoreUnavailableError.
+        """
+
+        def change(stored: ScrubRecord) -> ScrubRecord:
+            return replace(stored, requested_ms=now_ms, is_unreadable=False)
+
+        return await self._change(bookie_id, change, scrub_of)
 
     async def _change(
-        self, bookie_id: BookieId, change: Callable[[ScrubRecord], ScrubRecord]
+        self,
+        bookie_id: BookieId,
+        change: Callable[[ScrubRecord], ScrubRecord],
+        read: Callable[[str, bytes], ScrubRecord] = unpack_scrub,
     ) -> ScrubRecord:
         path = scrub_path(bookie_id)
 
         def changed(value: bytes | None) -> bytes:
-            stored = NEVER_SCRUBBED if value is None else unpack_scrub(path, value)
+            stored = NEVER_SCRUBBED if value is None else read(path, value)
             return pack_scrub(path, change(stored))
 
         return unpack_scrub(path, await change_value(self._store, path, changed, self._rng))

@@ -24,9 +24,9 @@ from quire.assessment import (
     health_sentence,
     ledger_findings,
     ledger_host_warnings,
-    limbo_findings,
     planned_warnings,
     record_findings,
+    state_findings,
 )
 from quire.findings import LedgerSample
 from tests.support.sample_ledgers import ledger_of
@@ -167,10 +167,14 @@ def test_a_bookie_in_limbo_is_a_problem_until_it_is_drained() -> None:
         A: BookieLifecycle(Lifecycle.LIMBO, 5, "data may be lost"),
         B: BookieLifecycle(Lifecycle.LIMBO, 5, "data may be lost"),
     }
-    (finding,) = limbo_findings(states, [A])
+    (finding,) = state_findings(states, [A])
     assert (finding.where, finding.what) == ("bookie a", "is in limbo: data may be lost")
     assert finding.advice.startswith("keep it up, and wait: quire repair status")
     assert finding.advice.endswith("quire bookie remove a")
+    unreadable = {C: BookieLifecycle(Lifecycle.UNREADABLE, reason="version 99")}
+    (finding,) = state_findings(unreadable, [])
+    assert (finding.where, finding.what) == ("bookie c", "its state cannot be read: version 99")
+    assert finding.advice.endswith("quire bookie drain c")
     (problem,), _ = down_findings([A, B], [A], None, states)
     assert (problem.where, problem.what) == ("bookie b", "is in limbo, and not up")
     assert planned_warnings({A: BookieLifecycle(Lifecycle.DRAINED)})[0].advice.endswith("remove a")

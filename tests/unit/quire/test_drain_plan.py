@@ -37,10 +37,10 @@ def planned(
 
 
 def test_targets_are_other_bookies_that_may_store() -> None:
-    up = registered("abcdefghi")
+    up = registered("abcdefghij")
     up[BookieId("b")] = replace(up[BookieId("b")], writable=False)
     others = [BookieLifecycle(each) for each in Lifecycle if each is not Lifecycle.ACTIVE]
-    states = dict(zip(bookies("cdefg"), others, strict=True))
+    states = dict(zip(bookies("cdefgj"), others, strict=True))
     states[BookieId("h")] = BookieLifecycle(Lifecycle.ACTIVE, 5, "undrain")
     assert drain_targets(bookies("ai"), up, states) == bookies("h")
 

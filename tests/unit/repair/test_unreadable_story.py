@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from metadata.ids import LedgerId
-from metadata.paths import repair_job_path
+from metadata.ids import BookieId, LedgerId
+from metadata.paths import lifecycle_path, repair_job_path
 from metadata.repair.jobs import JobName
 from metadata.repair.lifecycle import Lifecycle
 from repair.ledger_pass import LedgerPass
@@ -25,6 +25,25 @@ def test_an_unreadable_job_stops_no_other_job() -> None:
         await world.store.create(repair_job_path(first.text), UNREADABLE)
         end(world, gone)
         assert await world.wait(lambda: not world.is_named(gone))
+
+    play(story)
+
+
+def test_an_unreadable_state_of_a_bookie_stops_no_repair_and_takes_no_copy() -> None:
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        known = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
+        spare = next(each for each in known if not world.is_named(each))
+        await world.store.create(lifecycle_path(BookieId(spare)), UNREADABLE)
+        end(world, gone)
+        await world.wait_for_state(gone, Lifecycle.LOST)
+        assert not await world.wait(lambda: world.is_named(spare), 60.0)
+        assert await world.state_of(spare) is Lifecycle.UNREADABLE
+        await world.change(spare, Lifecycle.DRAINING)
+        await world.wait_for_state(spare, Lifecycle.DRAINED)
+        await world.change(spare, Lifecycle.ACTIVE)
+        assert await world.wait(lambda: world.is_named(spare) and not world.is_named(gone))
 
     play(story)
 

@@ -7,7 +7,7 @@ import pytest
 from metadata.errors import InvalidLifecycleChangeError, StoreUnavailableError
 from metadata.ids import BookieId
 from metadata.paths import LIFECYCLES, lifecycle_path
-from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
+from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle, pack_lifecycle
 from metadata.repair.lifecycle_store import Lifecycles, LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults
@@ -15,6 +15,8 @@ from tests.until import until
 
 A, B = BookieId("bookie-a"), BookieId("bookie-b")
 DRAINING = BookieLifecycle(Lifecycle.DRAINING, 5, "a new machine")
+UNREADABLE = b"\x91\x63"
+"""A msgpack array that begins with format version 99."""
 
 
 async def test_a_state_is_changed_and_read(store: MemoryMetadataStore, rng: random.Random) -> None:
@@ -122,4 +124,39 @@ async def test_a_view_keeps_what_it_cannot_read(
     assert view.of(A) == DRAINING
     await store.delete(lifecycle_path(A), version)
     await until(lambda: view.of(A) == UNCHANGED)
+    await view.aclose()
+
+
+async def test_a_record_that_cannot_be_read_stops_no_list_and_draining_replaces_it(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    states = LifecycleStore(store, rng)
+    await store.create(lifecycle_path(A), UNREADABLE)
+    await states.change(B, Lifecycle.DRAINING, "a new machine", 5)
+    found = await states.get_all()
+    assert found[B] == DRAINING
+    assert found[A] == await states.get(A)
+    assert found[A].state is Lifecycle.UNREADABLE
+    assert "99" in found[A].reason
+    with pytest.raises(InvalidLifecycleChangeError, match="quire bookie drain"):
+        await states.change(A, Lifecycle.ACTIVE, "undrain", 6)
+    assert await states.change(A, Lifecycle.DRAINING, "a new machine", 5) == DRAINING
+    assert await states.get_all() == {A: DRAINING, B: DRAINING}
+
+
+async def test_a_view_keeps_the_last_record_that_it_could_read(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    states, view = LifecycleStore(store, rng), Lifecycles(store, rng)
+    await store.create(lifecycle_path(A), UNREADABLE)
+    version = await store.create(lifecycle_path(B), pack_lifecycle("b", DRAINING))
+    await view.start()
+    assert {each: record.state for each, record in view.records.items()} == {
+        A: Lifecycle.UNREADABLE,
+        B: Lifecycle.DRAINING,
+    }
+    await store.compare_and_set(lifecycle_path(B), UNREADABLE, version)
+    await states.change(A, Lifecycle.DRAINING, "a new machine", 5)
+    await until(lambda: view.of(A) == DRAINING)
+    assert view.of(B) == DRAINING
     await view.aclose()

@@ -3,14 +3,19 @@
 import random
 from dataclasses import replace
 
+import pytest
+
+from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.paths import SCRUBS
+from metadata.paths import SCRUBS, scrub_path
 from metadata.repair.scrub import NEVER_SCRUBBED, BadRange, ScrubRecord
 from metadata.repair.scrub_store import Scrubs, ScrubStore
 from metadata.store.memory import MemoryMetadataStore
 from tests.until import until
 
 A, B = BookieId("bookie-a"), BookieId("bookie-b")
+UNREADABLE = b"\x91\x63"
+"""A msgpack array that begins with format version 99."""
 BAD = ScrubRecord(began_ms=3, bad=(BadRange(LedgerId(7), EntryId(1), EntryId(2)),))
 
 
@@ -41,3 +46,17 @@ async def test_records_are_followed(store: MemoryMetadataStore, rng: random.Rand
     await until(lambda: not followed.records[A].bad)
     assert calls == [1, 2], "progress alone wakes nothing"
     await followed.aclose()
+
+
+async def test_a_record_that_cannot_be_read_stops_no_list_and_a_request_replaces_it(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    scrubs = ScrubStore(store, rng)
+    await store.create(scrub_path(A), UNREADABLE)
+    await scrubs.put(B, BAD)
+    found = await scrubs.get_all()
+    assert found == {A: ScrubRecord(is_unreadable=True), B: BAD}
+    with pytest.raises(MetadataFormatError):
+        await scrubs.put(A, BAD)
+    assert await scrubs.request(A, 5) == ScrubRecord(requested_ms=5)
+    assert await scrubs.put(A, BAD) == replace(BAD, requested_ms=5)
