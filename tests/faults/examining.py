@@ -46,13 +46,19 @@ class Verdict:
         return cls(**fields | {"violations": tuple(fields["violations"])})
 
     @property
-    def shortcomings(self) -> list[str]:
-        """Return everything that is wrong with it if no damage was done."""
+    def broken(self) -> list[str]:
+        """Return everything that is wrong with it also if old segments were damaged."""
         found = list(self.violations)
         if self.refused:
             found.append(f"does not open: {self.refused}")
         if self.is_limbo:
-            found.append("it is in limbo, and nothing was damaged")
+            found.append("it is in limbo, and nothing new was damaged")
+        return found
+
+    @property
+    def shortcomings(self) -> list[str]:
+        """Return everything that is wrong with it if no damage was done."""
+        found = self.broken
         if self.unknown:
             found.append(f"{self.unknown} promised entries are unknown, and nothing was damaged")
         return found

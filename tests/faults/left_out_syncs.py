@@ -1,4 +1,5 @@
-"""Deliberately broken builds: they leave out syncs, or the copy of the unproved tail at a start.
+"""Deliberately broken builds: they leave out syncs, or the copy of the unproved tail at a start, or
+read the mark of a checkpoint after they took its changes.
 
 Such a build must lose promised data. Leaves the loss to `forgetful_files`, and its detection to
 `power_cut`.
@@ -14,11 +15,16 @@ import lmdb
 
 from bookie.files import disk_calls
 from bookie.files.disk_real import RealDisk
+from bookie.index.index import Index
 from bookie.log.recovery_scan import LogReplay
+from bookie.storage.upkeep import Upkeep
 from tests.faults.crash_points import wrap
 
 VARIABLE: Final = "QUIRE_FAULTS_WITHOUT"
-KINDS: Final = ("syncs of files", "syncs of names", "syncs of index", "copies of the tail")
+SYNCS: Final = ("syncs of files", "syncs of names", "syncs of index", "copies of the tail")
+EARLY_MARKS: Final = "marks older than their changes"
+"""Only fences during a checkpoint of damage show it."""
+KINDS: Final = (*SYNCS, EARLY_MARKS)
 
 
 def install(wanted: str) -> None:
@@ -32,6 +38,8 @@ def install(wanted: str) -> None:
                 wrap(RealDisk, "_sync_directory", _nothing)
             case "copies of the tail":
                 wrap(LogReplay, "settle", _trusting)
+            case "marks older than their changes":
+                wrap(Upkeep, "checkpoint", _with_late_mark)
             case _:
                 wrap(lmdb, "open", _without_sync)
 
@@ -50,6 +58,19 @@ def _trusting(real: Callable[..., Any]) -> object:
         return await real(replay)
 
     return settle
+
+
+def _with_late_mark(real: Callable[..., Any]) -> object:
+    async def checkpoint(upkeep: Upkeep, **options: bool) -> None:
+        index, log = upkeep._index, upkeep._log
+
+        def store(_: int, *changes: Any) -> object:
+            return Index.checkpoint(index, log.durable_lsn, *changes)
+
+        index.checkpoint = store  # type: ignore[method-assign,assignment]
+        await real(upkeep, **options)
+
+    return checkpoint
 
 
 def _without_sync(real: Callable[..., Any]) -> object:

@@ -6,8 +6,12 @@ examines what a device may have kept, and starts the next process on it. Before 
 without a power cut: the next one finds what they wrote and did not sync, and answers requests for
 it.
 
-The same runs with builds that leave syncs out, and with one that treats what it reads as durable.
-The campaign must detect each of them; otherwise its result proves nothing.
+In some directories old segments are damaged, and ledgers are fenced while a checkpoint stores that
+(`damager`). Entries may be unknown there; fences may not be lost.
+
+The same runs with builds that leave syncs out, with one that treats what it reads as durable, and
+with one whose marks are too new. The campaign must detect each of them; otherwise its result proves
+nothing.
 """
 
 import shutil
@@ -32,11 +36,16 @@ CONTROL_CYCLES_MAX: Final = 60
 """Maximum number of cycles to detect a build that leaves syncs out."""
 LIVES_OF_A_DIRECTORY: Final = 6
 CHANGES: Final = (20, 100, 300, 1_000)
+CHANGES_OF_DAMAGE: Final = (5_000, 20_000)
+"""Cleaning must find the damage before the cut."""
 LIFE_S_MAX: Final = 1.0
+LIFE_OF_DAMAGE_S_MAX: Final = 4.0
 WARM_STARTS: Final = (0, 1, 1, 2)
 """Number of processes that die before the power is cut."""
 DEATHS: Final = ("write.unsynced", "write.unsynced", "write.half", "head.unsynced", "rename.after")
 DEATHS_AFTER_MAX: Final = 40
+DAMAGE_SHARES: Final = {"": 0.5, left_out_syncs.EARLY_MARKS: 1.0}
+"""Share of the directories in which old segments are damaged, by what a build leaves out."""
 SERVER_S_MAX: Final = 20.0
 UNMOUNT_TRIES: Final = 50
 UNMOUNT_PAUSE_S: Final = 0.02
@@ -47,18 +56,19 @@ class PowerCuts:
 
     def __init__(self, summary: Summary, without: str) -> None:
         self.shortcomings: list[str] = []
-        self.fences_promised = 0
+        self.fences_promised = self.damage_count = 0
         self._summary = summary
         self._without = without
         self._rng = Random(f"power cut {without} {summary.budget.seed}")
         self._promises = Promises()
-        self._preallocates = False
+        self._preallocates = self._damages = False
 
     def live_on_one_directory(self, lives: int) -> int:
         """Run cycles on one directory until the first shortcoming or `lives`; return how many."""
         parent = make_directory("power-cut", in_memory=True)
         self._promises = Promises()
         self._preallocates = self._rng.random() < 0.3
+        self._damages = self._rng.random() < DAMAGE_SHARES.get(self._without, 0.0)
         (parent / "image").mkdir()
         (parent / "mounted").mkdir()
         try:
@@ -69,12 +79,13 @@ class PowerCuts:
         finally:
             shutil.rmtree(parent, ignore_errors=True)
             self.fences_promised += self._promises.fence_count
+            self.damage_count += self._promises.damage_count
         return lives
 
     def _do_cycle(self, parent: Path) -> None:
         counts = self._summary.counts
         image, left, mounted = (parent / name for name in ("image", "left", "mounted"))
-        most = self._rng.choice(CHANGES)
+        most = self._rng.choice(CHANGES_OF_DAMAGE if self._damages else CHANGES)
         cut_at = self._rng.randint(1, most)
         server_seed = str(self._rng.random())
         server = Child(lambda: serve_mounted(mounted, image, left, cut_at, server_seed))
@@ -90,7 +101,7 @@ class PowerCuts:
             counts["changes of the file system"] += changes
             counts["cut at a change" if changes >= cut_at else "cut with the process's end"] += 1
         verdict = examine_copy(left, self._promises)
-        self.shortcomings += verdict.shortcomings
+        self.shortcomings += verdict.broken if self._damages else verdict.shortcomings
         shutil.rmtree(image)
         left.rename(image)
         if not self._without:
@@ -106,13 +117,15 @@ class PowerCuts:
 
     def _live_until(self, mounted: Path, death: str) -> None:
         seed, preallocates = str(self._rng.random()), self._preallocates
+        words = [str(mounted), "--seed", seed, *(["--damage"] if self._damages else ())]
 
         def work() -> None:
             wrap(disk_calls, "preallocation_pays", always(answer=preallocates))
-            storage_writer.main([str(mounted), "--seed", seed])
+            storage_writer.main(words)
 
         build = {left_out_syncs.VARIABLE: self._without, crash_points.VARIABLE: death}
-        self._promises.take(Child(work, build).wait(LIFE_S_MAX).output)
+        life_s = LIFE_OF_DAMAGE_S_MAX if self._damages else LIFE_S_MAX
+        self._promises.take(Child(work, build).wait(life_s).output)
 
 
 def _unmount(mounted: Path) -> None:
@@ -140,6 +153,7 @@ def run(budget: Budget) -> Summary:
         summary.violations += cuts.shortcomings
         cuts.shortcomings = []
     summary.counts["fences promised"] = cuts.fences_promised
+    summary.counts["checkpoints of damage, with fences"] = cuts.damage_count
     for without in left_out_syncs.KINDS:
         found_after = cycles_until_found_out(summary, without)
         summary.counts[f"without {without}, found out in cycle"] = found_after

@@ -60,6 +60,8 @@ class Word(Enum):
     TOLD = "told"
     DELETING = "deleting"
     DELETED = "deleted"
+    DAMAGED = "damaged"
+    """A checkpoint has stored that a segment is damaged."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,8 @@ class Promises:
 
     ledgers: dict[int, Promised] = field(default_factory=dict)
     opens: int = 0
+    damage_count: int = 0
+    """Number of checkpoints that stored damage."""
 
     @property
     def added_count(self) -> int:
@@ -103,6 +107,9 @@ class Promises:
     def _take(self, word: Word, ledger_id: int, low: int, high: int) -> None:
         if word is Word.OPEN:
             self.opens += 1
+            return
+        if word is Word.DAMAGED:
+            self.damage_count += 1
             return
         known = self.ledgers.setdefault(ledger_id, Promised())
         match word:

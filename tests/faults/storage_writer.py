@@ -1,6 +1,6 @@
 """Process that works on one storage in a real directory, and reports the promises it receives.
 
-    python -m tests.faults.storage_writer DIRECTORY --seed N [--seconds S] [--close]
+    python -m tests.faults.storage_writer DIRECTORY --seed N [--seconds S] [--close] [--damage]
 
 The environment variable QUIRE_FAULTS_CRASH names the place where it ends by SIGKILL (see
 `crash_points`), QUIRE_FAULTS_WITHOUT the syncs that it leaves out (see `left_out_syncs`). Leaves
@@ -24,6 +24,7 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.faults import crash_points, left_out_syncs
+from tests.faults.damager import Damager
 from tests.faults.promises import Word, batch_of, open_storage
 from tests.support.bookie.storage_fixture import KEY
 
@@ -152,12 +153,18 @@ class SlotWriter:
         await self._find_ledger()
 
 
-async def write(directory: Path, seed: str, seconds: float, *, close: bool) -> None:
-    """Work on the storage until the process ends, or for this time."""
+async def write(
+    directory: Path, seed: str, seconds: float, *, close: bool, damage: bool = False
+) -> None:
+    """Work on the storage until the process ends, or for this time. `damage`: also damage old
+    segments, see `damager`.
+    """
     rng = Random(seed)
     storage = await open_storage(directory)
     tell(Word.OPEN)
     works = [SlotWriter(storage, slot, Random(rng.random())).run() for slot in range(SLOTS)]
+    if damage:
+        works.append(Damager(storage, directory, Random(rng.random()), tell).run())
     tasks = [asyncio.ensure_future(work) for work in (storage.background(), *works)]
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -175,11 +182,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", required=True)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--close", action="store_true")
+    parser.add_argument("--damage", action="store_true")
     given = parser.parse_args(words)
     crash_points.install(os.environ.get(crash_points.VARIABLE, ""))
     left_out_syncs.install(os.environ.get(left_out_syncs.VARIABLE, ""))
     try:
-        asyncio.run(write(given.directory, given.seed, given.seconds, close=given.close))
+        close, damage = given.close, given.damage
+        asyncio.run(write(given.directory, given.seed, given.seconds, close=close, damage=damage))
     except BookieError as error:
         sys.stderr.write(f"{error}\n")
 
