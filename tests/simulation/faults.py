@@ -14,6 +14,7 @@ from typing import Final
 
 from tests.simulation.administration import post
 from tests.simulation.availability.decision import SERVICE
+from tests.simulation.bad_media import BadMedia
 from tests.simulation.beyond.restore_plan import KIND as RESTORE_ALL
 from tests.simulation.beyond.restoring import Restores
 from tests.simulation.cluster import Cluster
@@ -57,6 +58,8 @@ class Faults:
         self._restores = Restores(cluster)
         self._leaders_rng = random.Random(f"leaders {cluster.plan.seed}")
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
+        seed = cluster.plan.seed
+        self._media = BadMedia(random.Random(f"media {seed}"), self._victim)
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
@@ -89,6 +92,7 @@ class Faults:
             "full_sync": self._full_sync,
             "start_copy": self._start_copy,
             "replace_leader": self._replace_leader,
+            "lose_sector": self._media.lose_sector,
             "leave_bookie": Leaving(cluster).leave,
             RESTORE_ALL: self._restores.restore_all,
             "unclean_close": self._unclean.close,
@@ -335,9 +339,9 @@ class Faults:
 
     # -- damage
 
-    def _victim(self) -> BookieNode | None:
+    def _victim(self, rng: random.Random | None = None) -> BookieNode | None:
         """Choose the bookie to damage, within the budget."""
-        bookie = self._rng.choice(self._cluster.bookies)
+        bookie = (rng or self._rng).choice(self._cluster.bookies)
         if bookie.wipes and not self._plan.beyond_budget:
             # otherwise a ledger could lose two bookies: the former one and its successor
             return None

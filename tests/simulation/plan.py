@@ -55,7 +55,7 @@ KINDS: Final = (
     "fail_write",
 )
 DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
-BUDGETED_KINDS: Final = (*DAMAGE_KINDS, "start_copy")
+BUDGETED_KINDS: Final = (*DAMAGE_KINDS, "start_copy", "lose_sector")
 """A copy may replace an original that died or lost its session."""
 THEMES: Final[dict[str, tuple[str, ...]]] = {
     "anything": (),
@@ -74,6 +74,7 @@ LATER_KINDS: Final = {
     "full_sync": ("crashes",),
     "start_copy": ("damage",),
     "replace_leader": ("metadata",),
+    "lose_sector": ("damage",),
 }
 """Kinds with the themes to which they belong, drawn by a generator of their own: the rest of a
 seed's plan is the same without them.
