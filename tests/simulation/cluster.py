@@ -101,6 +101,8 @@ class Cluster:
         self.live_ledgers: dict[int, str] = {}
         """Ledgers that a writer holds open, and the writer's host."""
         self.bursts_left = plan.reach.bursts
+        self.failing_builds: dict[int, str] = {}
+        """Processes whose next batch cannot be made, and their hosts."""
         self.handle_numbers = itertools.count(1)
         self._connection_count = 0
         self._by_host = {each.host: each for each in self.bookies}

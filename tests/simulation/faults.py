@@ -23,6 +23,7 @@ from tests.simulation.deaths import UnsyncedDeaths
 from tests.simulation.disk import Platter
 from tests.simulation.many.leaving import Leaving
 from tests.simulation.nodes import BookieNode, ClientNode
+from tests.simulation.reach.failing_builds import FailingBuilds
 from tests.simulation.reach.stops import Stops
 from tests.simulation.reach.unclean_closes import UncleanCloses
 from tests.simulation.repairing.drains import Drains
@@ -92,6 +93,7 @@ class Faults:
             "full_sync": self._full_sync,
             "start_copy": self._start_copy,
             "replace_leader": self._replace_leader,
+            "fail_build": FailingBuilds(cluster, random.Random(f"builds {seed}")).fail_build,
             "lose_sector": self._media.lose_sector,
             "leave_bookie": Leaving(cluster).leave,
             RESTORE_ALL: self._restores.restore_all,
@@ -125,6 +127,7 @@ class Faults:
             if node.store is not None:
                 node.store.resume()
         self._deaths.heal()
+        cluster.failing_builds.clear()
         self._unclean.heal()
         for bookie in cluster.bookies:
             faults = bookie.disk_faults

@@ -74,6 +74,7 @@ LATER_KINDS: Final = {
     "full_sync": ("crashes",),
     "start_copy": ("damage",),
     "replace_leader": ("metadata",),
+    "fail_build": ("recoveries",),
     "lose_sector": ("damage",),
 }
 """Kinds with the themes to which they belong, drawn by a generator of their own: the rest of a

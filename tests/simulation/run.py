@@ -34,6 +34,7 @@ from tests.simulation.many.holding_open import add_holder
 from tests.simulation.model import Model
 from tests.simulation.observing import described
 from tests.simulation.plan import Plan, make_plan
+from tests.simulation.reach.failing_builds import DrawnMemoryError, failing_builds
 from tests.simulation.repairing.drains import check_removal
 from tests.simulation.repairing.full_replication import check_replicated
 from tests.simulation.repairing.repairs import check_repaired, start_repair
@@ -124,7 +125,8 @@ def run_to_end(
         if trace:
             raise
     for failure in loop.failures:
-        model.report("unhandled", described(failure))
+        if not isinstance(failure, DrawnMemoryError):
+            model.report("unhandled", described(failure))
 
 
 @contextmanager
@@ -203,6 +205,7 @@ class _Run:
             watched_choices(cluster.choices),
             watched_ends(cluster.availability),
             watched_recoveries(cluster.writer_nodes),
+            failing_builds(cluster),
         ):
             await self._run(cluster)
 

@@ -254,4 +254,18 @@ BUGS = (
         ),
         (model("pair, recovery, at once"),),
     ),
+    SeededBug(
+        "entries-dropped-when-their-batch-cannot-be-made",
+        "A writer goes on after an exception left entries with ids and without bytes: the next"
+        " entries get the same ids, and confirm the lost ones.",
+        ("4.1",),
+        (
+            Edit(
+                "ledger_client/writing/admission.py",
+                "            self._shell.end_after(error)\n",
+                "            del error\n",
+            ),
+        ),
+        (simulation("recoveries"),),
+    ),
 )

@@ -36,7 +36,7 @@ CATCH_UP_S: Final = 15.0
 @dataclass(slots=True)
 class FaultTime:
     """One fault: of a bookie or a client, by its host; of the way between two hosts (`link_of`); of
-    one client's session (`session_of`); or of the metadata service.
+    one client's session (`session_of`) or memory (`memory_of`); or of the metadata service.
     """
 
     part: str
@@ -100,6 +100,11 @@ def session_of(host: str) -> str:
     return f"session of {host}"
 
 
+def memory_of(host: str) -> str:
+    """Return the name of a process's memory."""
+    return f"memory of {host}"
+
+
 def is_explained(error: WriterError, faults: Sequence[FaultTime], setting: Setting) -> bool:
     """Return whether a fact of the ledger or the faults explain an error."""
     ledger, limit_s = error.ledger, error.limit_s
@@ -126,8 +131,9 @@ def is_explained(error: WriterError, faults: Sequence[FaultTime], setting: Setti
             return _took_too_long(error, faults, setting)
         case "MetadataUnavailableError":
             return _had_fault(error, faults, _service_of(error), limit_s)
-        case _:
-            return False
+        case _:  # a bare LedgerError: an append that failed inside the client
+            had_no_memory = _had_fault(error, faults, (memory_of(error.host),), 0.0)
+            return error.error == "LedgerError" and had_no_memory
 
 
 def hit_bookies(

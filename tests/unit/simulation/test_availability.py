@@ -17,6 +17,7 @@ from tests.simulation.availability.decision import (
     is_explained,
     is_late,
     link_of,
+    memory_of,
     session_of,
 )
 
@@ -91,6 +92,12 @@ def test_no_fault_explains_an_internal_error(name: str) -> None:
 def test_a_fact_explains_an_error_and_faults_do_not(name: str, facts: LedgerFacts) -> None:
     assert is_accepted(name, [], facts)
     assert not is_accepted(name, faults(*BOOKIES, SERVICE, WRITER))
+
+
+def test_an_append_fails_inside_the_client_only_where_its_memory_does() -> None:
+    assert is_accepted("LedgerError", faults(memory_of(WRITER)))
+    assert not is_accepted("LedgerError", faults(memory_of("writer-1")))
+    assert not is_accepted("LedgerError", faults(memory_of(WRITER), ended=10.0))
 
 
 def test_two_fragments_are_not_too_many() -> None:
