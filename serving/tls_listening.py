@@ -1,7 +1,7 @@
 """Listening address whose connections begin with TLS.
 
-Leaves the context to its caller, the alert of a failed handshake to `serving.handshake_alert`, and
-each connection to `serving.connection`.
+Leaves the context to its caller, the alert of a failed handshake to `serving.handshake_alert`, the
+bytes of TLS to `serving.tls_transport`, and each connection to `serving.connection`.
 
 A connection is accepted here, and handed to its protocol once the handshake is done, so that the
 number, the rate and the length of handshakes are bounded before anything is known of a client. An
@@ -28,6 +28,7 @@ from security.shares import Shares
 from serving.address_limits import plain_address
 from serving.handshake_alert import AlertingContext
 from serving.server_log import ServerLog
+from serving.tls_transport import begin_tls
 
 HANDSHAKE_BYTE: Final = 0x16
 """First byte of a TLS record with a handshake message."""
@@ -157,13 +158,8 @@ class TlsListener:
             if listening.is_required or await self._wants_tls(connection):
                 counters.handshakes += 1
                 context.begin(listening.context(), connection)
-                await loop.connect_accepted_socket(
-                    self._make,
-                    connection,
-                    ssl=context,
-                    ssl_handshake_timeout=max(0.1, until_s - loop.time()),
-                    ssl_shutdown_timeout=SHUTDOWN_S,
-                )
+                rest_s = max(0.1, until_s - loop.time())
+                await begin_tls(connection, self._make, context, rest_s, SHUTDOWN_S)
             else:
                 await loop.connect_accepted_socket(self._make, connection)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError

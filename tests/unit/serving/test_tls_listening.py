@@ -28,6 +28,8 @@ class Echo(asyncio.Protocol):
     """Sends back what it receives."""
 
     transport: asyncio.Transport
+    paused = 0
+    repeat = 1
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -36,7 +38,11 @@ class Echo(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        self.transport.write(data)
+        self.transport.write(data * Echo.repeat)
+
+    @override
+    def pause_writing(self) -> None:
+        Echo.paused += 1
 
 
 class Served:
@@ -101,6 +107,18 @@ async def test_a_connection_with_tls_is_served(serve: Serve) -> None:
     await served.open()
     assert await served.echo(served.client()) == b"hello"
     assert served.counters == TlsCounters(handshakes=1)
+
+
+async def test_one_answer_that_is_not_read_pauses_its_connection(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, before = serve(ClientCertificates.NONE), Echo.paused
+    monkeypatch.setattr(Echo, "repeat", 4 * 2**20)
+    await served.open()
+    _, writer = await asyncio.open_connection(HOST, served.port, ssl=served.client())
+    writer.write(b"hello")
+    await until(lambda: Echo.paused > before)
+    writer.transport.abort()
 
 
 async def test_a_connection_without_tls_is_refused(serve: Serve) -> None:
