@@ -120,6 +120,12 @@ class ClientConnection(ServerConnection):
 
     @property
     @override
+    def holder(self) -> str:
+        """See `ServerConnection`."""
+        return (self._session.principal if self._session else "") or self.address
+
+    @property
+    @override
     def is_idle(self) -> bool:
         """Whether no request of the client is running."""
         return not (self._tasks or self._waiting)
@@ -333,3 +339,4 @@ class ClientConnection(ServerConnection):
         transport.write(frame)
         if self.unread_bytes > self._context.limits.unread_bytes_max:
             self.drop("peer overdue", "answers are not read")
+        self.note_written()

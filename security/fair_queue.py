@@ -4,7 +4,7 @@ Leaves counting places to `shares`, and the time of a wait to its callers.
 
 Invariants: a free place goes to the holder that was served longest ago among those that wait and
 have less than their share; requests of one holder keep their order; at most `waiting_max` of one
-holder wait. A place is given back exactly once, also if its request is cancelled while it waits.
+holder wait. Places are given back exactly once, also if their request is cancelled while it waits.
 """
 
 import asyncio
@@ -30,41 +30,72 @@ class FairQueue:
         """
         self._places = Shares(places_max, share_max)
         self._waiting_max = waiting_max
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
-        """Requests by their holders; the first holder is served next."""
+        self._waiting: dict[str, dict[asyncio.Future[None], int]] = {}
+        """Requests by their holders, with their numbers of places; the first holder is served
+        next.
+        """
+
+    def __len__(self) -> int:
+        """Return the number of places that are taken."""
+        return len(self._places)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits."""
+        return bool(self._waiting)
+
+    def has_room(self, holder: str, count: int) -> bool:
+        """Return whether `take` would take so many places."""
+        return holder not in self._waiting and self._places.has_share(holder, count)
+
+    def take(self, holder: str, count: int = 1) -> bool:
+        """Take places now, unless requests of the holder wait, or too few places are free."""
+        return holder not in self._waiting and self._places.take(holder, count)
+
+    def add(self, holder: str, count: int) -> bool:
+        """Take places for what the holder has already, also while its requests wait."""
+        return self._places.take(holder, count)
 
     @asynccontextmanager
     async def place(self, holder: str) -> AsyncIterator[None]:
         """Hold a place. Raises QueueFullError."""
-        if holder in self._waiting or not self._places.take(holder):
-            await self._wait(holder)
+        if not self.take(holder):
+            await self.wait(holder)
         try:
             yield
         finally:
-            self._give_back(holder)
+            self.give_back(holder)
 
-    async def _wait(self, holder: str) -> None:
+    async def wait(self, holder: str, count: int = 1) -> None:
+        """Take places, at the most a share, when it is the holder's turn; `take` could not. Raises
+        QueueFullError.
+        """
         if len(self._waiting.get(holder, ())) >= self._waiting_max:
             raise QueueFullError(self._waiting_max)
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(holder, {})[turn] = None
+        self._waiting.setdefault(holder, {})[turn] = count
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give_back(holder)
+                self.give_back(holder, count)
             else:
                 self._remove(holder, turn)
+                self._serve_waiting()
             raise
 
-    def _give_back(self, holder: str) -> None:
-        self._places.give_back(holder)
+    def give_back(self, holder: str, count: int = 1) -> None:
+        """Free places, and let those go on that wait for them."""
+        self._places.give_back(holder, count)
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
         for each in list(self._waiting):
             if not self._places.has_free():
                 return
-            if self._places.take(each):
+            turn, count = next(iter(self._waiting[each].items()))
+            if self._places.take(each, count):
                 waiting = self._waiting.pop(each)
-                turn = next(iter(waiting))
                 del waiting[turn]
                 if waiting:
                     self._waiting[each] = waiting  # behind the others

@@ -22,6 +22,7 @@ from serving.pause import Pause
 KEEPALIVE_IDLE_S: Final = 30
 KEEPALIVE_INTERVAL_S: Final = 10
 KEEPALIVE_PROBES: Final = 3
+NO_ROOM: Final = "answers are not read, and room for them is short"
 
 
 class ServerConnection(asyncio.BufferedProtocol, ABC):
@@ -38,6 +39,7 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         answers.
         """
         self._throttle_end: asyncio.TimerHandle | None = None
+        self._room = context.room_for(lambda: self.holder)
 
     # -- called by the transport
 
@@ -59,6 +61,7 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         self._transport = None
         if self._throttle_end is not None:
             self._throttle_end.cancel()
+        self._room.close()
         self._context.connection_lost(self)
 
     @override
@@ -70,6 +73,7 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
     @override
     def resume_writing(self) -> None:
         """See `asyncio.BufferedProtocol`."""
+        self.count_unsent()
         self.set_pause(Pause.ANSWERS_UNREAD, on=False)
 
     # -- called by the server
@@ -92,16 +96,44 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         """Number of sent bytes that the client's socket has not accepted yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    @property
+    def holder(self) -> str:
+        """Who holds the room of the connection's answers: a principal, or an address."""
+        return self.address
+
+    def count_unsent(self) -> None:
+        """Count the unsent bytes, when some of them may have been sent."""
+        if not self._room.is_empty:
+            self._room.settle(self.unread_bytes)
+
+    def note_written(self, reserved: int = 0) -> None:
+        """Count the unsent bytes after an answer that `reserved` bytes were reserved for; drop a
+        client that has no room for them.
+        """
+        unsent = self.unread_bytes
+        if not (unsent or reserved) and self._room.is_empty:
+            return
+        if self._room.settle(unsent, reserved):
+            return
+        self._context.count_unsent()
+        if not self._room.settle(unsent, reserved):
+            self._room.release(reserved)
+            self.drop("peer overdue", NO_ROOM)
+
     def overdue(self, now_s: float) -> str | None:
         """Return what the client should have done before a deadline that has passed, or None."""
         waited_s = now_s - self._waiting_since_s
         if self._pause & Pause.ANSWERS_UNREAD:
-            is_late = waited_s > self._context.limits.write_stall_s
-            return "answers are not read" if is_late else None
+            limits = self._context.limits
+            if waited_s > limits.write_stall_s:
+                return "answers are not read"
+            is_crowded = self._context.unsent.is_waited_for
+            return NO_ROOM if is_crowded and waited_s > limits.write_stall_crowded_s else None
         return self._overdue_request(waited_s)
 
     def check_deadlines(self, now_s: float) -> None:
         """Disconnect a client that missed a deadline."""
+        self.count_unsent()
         why = self.overdue(now_s)
         if why is not None:
             self.drop("peer overdue", why)

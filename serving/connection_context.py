@@ -6,13 +6,17 @@ Leaves each connection to `serving.connection`, and listening, deadlines and dra
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from security.fair_queue import FairQueue
 from serving.address_limits import AddressLimits
+from serving.answer_room import AnswerRoom
 from serving.server_log import ServerLog
 
 if TYPE_CHECKING:
     from serving.connection import ServerConnection
+
+COUNT_AGAIN_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,18 @@ class ConnectionLimits:
 
     write_stall_s: float = 30.0
     """A client that does not read its answers for this long is disconnected."""
+
+    write_stall_crowded_s: float = 2.0
+    """The same, while answers of clients wait for room in `unsent_bytes_max`."""
+
+    unsent_bytes_max: int = 128 * 1024 * 1024
+    """Maximum bytes of all connections' answers that are being read or are not sent yet. Without
+    room, reads wait, clients that take nothing meanwhile are disconnected, and so is one whose
+    answer needs no wait and finds no room.
+    """
+
+    unsent_bytes_of_client_max: int = 64 * 1024 * 1024
+    """The same of one client: a principal, or an address without one."""
 
     frame_deadline_s: float = 30.0
     """Maximum time from the first byte of a frame to its end."""
@@ -71,6 +87,27 @@ class ConnectionContext:
         self.is_closing = False
         self.addresses = AddressLimits(limits.connections_per_address_max)
         self.connections: dict[ServerConnection, None] = {}
+        share = limits.unsent_bytes_of_client_max
+        self.unsent = FairQueue(limits.unsent_bytes_max, share, limits.connections_max)
+        """Account of the bytes of answers of all connections; each waits for one answer."""
+        self._count_again_s = 0.0
+
+    def room_for(self, holder_of: Callable[[], str]) -> AnswerRoom:
+        """Return the room of a new connection for answers."""
+        limits = self.limits
+        share = min(limits.unsent_bytes_max, limits.unsent_bytes_of_client_max)
+        return AnswerRoom(self.unsent, share, holder_of)
+
+    def count_unsent(self) -> None:
+        """Count the unsent bytes of all connections again, because clients may have read; at most
+        once in COUNT_AGAIN_S, as it takes a time for each connection.
+        """
+        now_s = self.now()
+        if now_s < self._count_again_s:
+            return
+        self._count_again_s = now_s + COUNT_AGAIN_S
+        for connection in list(self.connections):
+            connection.count_unsent()
 
     def connection_made(self, connection: "ServerConnection") -> None:
         """Add a new connection, or refuse it."""

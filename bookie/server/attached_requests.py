@@ -39,17 +39,17 @@ class AttachedRequests:
         attachments: Attachments,
         runner: RequestRunner,
         send: Callable[[list[Buffer]], None],
-        is_unread: Callable[[], bool],
+        must_wait: Callable[[], bool],
         peer: Callable[[], str],
         quota: ClientQuota,
     ) -> None:
-        """`is_unread` returns whether the client does not read its answers."""
+        """`must_wait` returns whether reads wait until the client takes answers."""
         storage, limits, counters = context.storage, context.limits, context.counters
         self._context = context
         self._attachments = attachments
         self._runner = runner
         self._send = send
-        self._is_unread = is_unread
+        self._must_wait = must_wait
         self._peer = peer
         self._quota = quota
         self._requests = LedgerRequests(storage, limits, counters, context.now, quota)
@@ -133,7 +133,7 @@ class AttachedRequests:
         self, request_id: int, request: LedgerRequest, key: bytes, asked_s: float
     ) -> None:
         # While answers are unread, or the client is over a quota, reads from memory wait too.
-        may_read = not self._is_unread() and not self._quota.is_paused
+        may_read = not self._must_wait() and not self._quota.is_paused
         if isinstance(request, ReadEntries) and may_read:
             answer = self._requests.try_read(request_id, request, key, asked_s)
             if answer is not None:

@@ -52,6 +52,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import LedgerId
+from security.principal import ANONYMOUS
 from serving.connection import ServerConnection
 from serving.overriding import override
 from serving.pause import Pause
@@ -72,6 +73,7 @@ class ClientConnection(ServerConnection):
     def __init__(self, context: ServerContext) -> None:
         super().__init__(context)
         self._assembler = FrameAssembler(bodies=context.bodies)
+        self._principal = ""
         self._role: Principal | None = None  # what the hello's credentials prove
         self._may_use_ledgers = False
         self._attachments = Attachments(context.authorizer)
@@ -80,14 +82,14 @@ class ClientConnection(ServerConnection):
         self._adds_pending = 0
         self._received_at_s = 0.0
         limits, counters = context.limits, context.counters
-        self._runner = RequestRunner(limits, context.log, counters, self._send_answer)
+        self._runner = RequestRunner(limits, context.log, counters, self._send_answer, self._room)
         self._quota = ClientQuota(context.quotas, self.throttle)
         self._served = AttachedRequests(
             context,
             self._attachments,
             self._runner,
             self._send_answer,
-            lambda: bool(self._pause & Pause.ANSWERS_UNREAD),
+            self._must_wait,
             self._peer,
             self._quota,
         )
@@ -156,6 +158,12 @@ class ClientConnection(ServerConnection):
         elif reason is Pause.THROTTLED:
             self._quota.is_paused = on
             self._runner.throttle(on=on)
+
+    @property
+    @override
+    def holder(self) -> str:
+        """See `ServerConnection`."""
+        return self._principal or self.address
 
     @property
     @override
@@ -238,6 +246,8 @@ class ClientConnection(ServerConnection):
         self._attachments.greet(guest.principal, is_repair=guest.role == REPAIR)
         self._may_use_ledgers = guest.names_bookie
         who = guest.proved or self._context.proved_by_certificate(self._transport)
+        if who != ANONYMOUS:
+            self._principal = who.text
         self._quota.greet(who, is_repair=guest.role == REPAIR)
 
     def _certified(self) -> str:
@@ -370,14 +380,21 @@ class ClientConnection(ServerConnection):
 
     # -- answers
 
-    def _send_answer(self, buffers: list[Buffer]) -> None:
+    def _must_wait(self) -> bool:
+        """Return whether reads wait: the client does not read, or has no room for an answer."""
+        is_unread = bool(self._pause & Pause.ANSWERS_UNREAD)
+        return is_unread or not self._room.has_room(self._context.limits.read_bytes_max)
+
+    def _send_answer(self, buffers: list[Buffer], reserved: int = 0) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
+            self._room.release(reserved)
             return
         if len(buffers) == 1:
             transport.write(buffers[0])
         elif buffers:
             write_all(transport, buffers, self._context.limits.write_buffer_bytes_max)
+        self.note_written(reserved)
         if self._pause is not Pause.NONE and not self._runner.is_full:
             self.set_pause(Pause.REQUESTS_WAIT, on=False)
 

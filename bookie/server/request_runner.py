@@ -4,6 +4,7 @@ Leaves the requests and the connection to the callers.
 
 Invariants: requests start in the order of their arrival. Metered ones cost their client a part of
 its quota: they start one at a time, after the others, and never while the client is over its quota.
+A request with an answer of some size starts once its bytes are reserved among all connections.
 A failed request is answered UNKNOWN and affects no other; after `cancel` no request runs and no
 answer is sent.
 """
@@ -19,6 +20,7 @@ from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
+from serving.answer_room import AnswerRoom
 from serving.server_log import ServerLog
 
 Answering = Callable[[], Awaitable[list[Buffer]]]
@@ -42,7 +44,9 @@ class RequestRunner:
     _limits: ServerLimits
     _log: ServerLog
     _counters: ServerCounters
-    _send: Callable[[list[Buffer]], None]
+    _send: Callable[[list[Buffer], int], None]
+    """Sends an answer, for which so many bytes were reserved."""
+    _room: AnswerRoom
     _waiting: deque[_Waiting] = field(default_factory=deque, init=False)
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _bytes_running: int = field(default=0, init=False)
@@ -51,6 +55,10 @@ class RequestRunner:
     _metered: deque[_Waiting] = field(default_factory=deque, init=False)
     _is_metered_running: bool = field(default=False, init=False)
     _is_throttled: bool = field(default=False, init=False)
+    _turn: asyncio.Task[None] | None = field(default=None, init=False)
+    """Waits until bytes are reserved for the next request."""
+    _reserved: int = field(default=0, init=False)
+    """Bytes that were reserved for the next request."""
 
     @property
     def is_full(self) -> bool:
@@ -73,6 +81,8 @@ class RequestRunner:
     def hold(self, *, held: bool) -> None:
         """Start no requests while `held`, because the client does not read its answers."""
         self._is_held = held
+        if held:
+            self._end_turn()
         self._start_what_fits()
 
     def throttle(self, *, on: bool) -> None:
@@ -85,6 +95,7 @@ class RequestRunner:
         """Drop waiting requests and cancel running ones."""
         self._waiting.clear()
         self._metered.clear()
+        self._end_turn()
         for task in list(self._tasks.values()):
             task.cancel()
 
@@ -99,13 +110,43 @@ class RequestRunner:
             # A single request always runs, independent of its size.
             if self._tasks and self._bytes_running + size > limits.requests_running_bytes_max:
                 return
+            reserved = self._room.usable(size)
+            if not self._reserve(reserved):
+                return
             waiting = queue.popleft()
             self._is_metered_running |= waiting.is_metered
             self._number += 1
             self._bytes_running += size
-            task = asyncio.get_running_loop().create_task(self._run(self._number, waiting))
+            running = self._run(self._number, waiting, reserved)
+            task = asyncio.get_running_loop().create_task(running)
             self._tasks[self._number] = task
             task.add_done_callback(partial(self._end, self._number, waiting))
+
+    def _reserve(self, count: int) -> bool:
+        """Return whether bytes are reserved now; if not, go on once they are."""
+        if self._turn is not None:
+            return not count
+        ahead, self._reserved = self._reserved, 0
+        if ahead >= count:
+            self._room.release(ahead - count)
+            return True
+        self._room.release(ahead)
+        if self._room.reserve_now(count):
+            return True
+        self._turn = asyncio.get_running_loop().create_task(self._await_turn(count))
+        return False
+
+    async def _await_turn(self, count: int) -> None:
+        await self._room.reserve(count)
+        self._turn, self._reserved = None, count
+        self._start_what_fits()
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        reserved, self._reserved = self._reserved, 0
+        self._room.release(reserved)
 
     def _startable(self) -> deque[_Waiting]:
         """Return the requests of which the first may start, apart from the limits."""
@@ -120,12 +161,15 @@ class RequestRunner:
             self._is_metered_running = False
         self._start_what_fits()
 
-    async def _run(self, number: int, waiting: _Waiting) -> None:
+    async def _run(self, number: int, waiting: _Waiting, reserved: int) -> None:
         try:
             answer = await waiting.answering()
+        except asyncio.CancelledError:
+            self._room.release(reserved)
+            raise
         except Exception as error:  # noqa: BLE001 - an error of one request affects no other
             self._counters.requests_failed += 1
             self._log.failure("request failed", error, request=number)
             reason = "the bookie failed to execute this request; its log has the error"
             answer = [refusal_frame(waiting.request_id, Status.UNKNOWN, reason)]
-        self._send(answer)
+        self._send(answer, reserved)

@@ -33,22 +33,3 @@ class BookieServer(ListeningServer):
         """
         await super().close()
         self._context.stop_waiting()
-
-    @override
-    def _sweep(self) -> None:
-        super()._sweep()
-        self._bound_unread()
-
-    def _bound_unread(self) -> None:
-        """Close the connections with the most unsent bytes while the total exceeds the limit. Their
-        clients may connect again and repeat their requests.
-        """
-        unread = [(each.unread_bytes, each) for each in self.connections]
-        excess = sum(count for count, _ in unread) - self._context.limits.unread_bytes_max
-        if excess <= 0:
-            return
-        for count, connection in sorted(unread, key=lambda each: each[0], reverse=True):
-            if excess <= 0:
-                return
-            excess -= count
-            connection.drop("peer overdue", "answers are not read, and room for them is short")

@@ -21,11 +21,6 @@ class ServerLimits(ConnectionLimits):
     """Maximum bytes of one answer; it has at least one complete batch."""
 
     hello_deadline_s: float = 10.0
-    unread_bytes_max: int = 128 * 1024 * 1024
-    """Maximum of unsent bytes of all connections, checked in each sweep. Above it, the connections
-    with the most unsent bytes are closed.
-    """
-
     bodies_bytes_max: int = 96 * 1024 * 1024
     """Maximum size of the reused buffers for large frames. The default covers the buffers that the
     queue of adds and the recent entries keep.

@@ -39,6 +39,8 @@ class BrokerLimits(ConnectionLimits):
     """Maximum number of bytes of large frames' buffers that are kept for reuse."""
 
     write_stall_s: float = 60.0
+    unsent_bytes_max: int = 256 * MIB
+    unsent_bytes_of_client_max: int = 128 * MIB
     frame_bytes_per_s_min: int = 256 * KIB
     """A frame gets time for its size, at this rate, in addition to `frame_deadline_s`."""
 

@@ -37,6 +37,9 @@ class Requester(Protocol):
     def hold_reading(self, *, held: bool) -> None:
         """Stop or resume reading, because a handler has no room; holds are counted."""
 
+    async def reserve(self, exchange: "Exchange", count: int) -> None:
+        """Have `count` bytes reserved for an answer, when it is the client's turn."""
+
     def throttle(self, delay_s: float) -> None:
         """Stop reading for `delay_s`, because of a quota."""
 
@@ -59,6 +62,7 @@ class Exchange:
         "is_gone",
         "on_gone",
         "requester",
+        "reserved",
         "size",
         "work",
     )
@@ -81,6 +85,8 @@ class Exchange:
         self.answer_buffers: list[Buffer] | None = None
         self.deferred: Callable[[], None] | None = None
         """See `Requester.when_first`."""
+        self.reserved = 0
+        """Bytes that are reserved for its answer."""
         self.is_gone = False
         """Whether the connection is closed."""
         self.on_gone: Callable[[], None] | None = None

@@ -149,6 +149,21 @@ class BrokerConnection(ServerConnection):
         assert self._holds >= 0, "each hold is released once"
         self.set_pause(Pause.HANDLER_FULL, on=self._holds > 0)
 
+    async def reserve(self, exchange: Exchange, count: int) -> None:
+        """See `Requester`."""
+        more = self._room.usable(count) - exchange.reserved
+        if more > 0:
+            await self._room.reserve(more)
+        else:
+            self._room.release(-more)
+        exchange.reserved += more
+
+    @property
+    @override
+    def holder(self) -> str:
+        """See `ServerConnection`."""
+        return self.client_host if self.principal == ANONYMOUS else self.principal.text
+
     @override
     def throttle(self, delay_s: float) -> None:
         """See `Requester`."""
@@ -306,15 +321,18 @@ class BrokerConnection(ServerConnection):
     def _flush(self) -> None:
         """Send all answers that are next in order, in one write."""
         self._will_flush = False
-        exchanges, buffers, freed = self._exchanges, list[Buffer](), 0
+        exchanges, buffers, freed, reserved = self._exchanges, list[Buffer](), 0, 0
         while exchanges and (answer := exchanges[0].answer_buffers) is not None:
-            freed += exchanges.popleft().size
+            first = exchanges.popleft()
+            freed += first.size
+            reserved += first.reserved
             buffers += answer
         if self._transport is None or self._transport.is_closing():
             self._free(freed)
             return
         if buffers:
             self._write(self._transport, buffers)
+        self.note_written(reserved)
         self._free(freed)
         if exchanges and not self._pause & Pause.ANSWERS_UNREAD:
             start, exchanges[0].deferred = exchanges[0].deferred, None

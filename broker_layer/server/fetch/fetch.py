@@ -6,7 +6,7 @@ to `kafka.fetch_codec`.
 Invariants: a Fetch waits only while its result is below `min_bytes`, no partition has an error or
 more records than fit, and `max_wait_ms` has not passed; the progress of its partitions wakes it, it
 does not poll; a Fetch begins when every earlier request of its connection was answered, so at most
-one answer per connection is in memory.
+one answer per connection is in memory; its bytes are reserved before it is read.
 
 Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
 """
@@ -27,7 +27,13 @@ from broker_layer.kafka.fetch_codec import (
 from broker_layer.kafka.primitives import NULL_UUID
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
-from broker_layer.server.fetch.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
+from broker_layer.server.fetch.fetch_reading import (
+    FetchReader,
+    PartitionRead,
+    ReadBounds,
+    bytes_wanted,
+    was_cut,
+)
 from broker_layer.server.fetch.fetch_sessions import (
     FetchOwner,
     FetchPlan,
@@ -111,7 +117,7 @@ class FetchService:
             reads.append(self._reader.begin(each, rights))
             if number % PARTITIONS_PER_SLICE == 0:
                 await asyncio.sleep(0)
-        total = await self._reader.read(reads, bounds)
+        total = await self._read(exchange, reads, bounds)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, self._limits.fetch_wait_s_max)
         if (
             wait_s
@@ -120,6 +126,17 @@ class FetchService:
         ):
             await self._wait(exchange, reads, bounds, request.bytes_min, wait_s)
         self._finish(exchange, plan, reads, now_s, read_committed=bounds.read_committed)
+
+    async def _read(
+        self, exchange: Exchange, reads: list[PartitionRead], bounds: ReadBounds
+    ) -> int:
+        """Read once there is room for the answer; keep the room of what was found."""
+        await exchange.requester.reserve(exchange, bytes_wanted(reads, bounds))
+        if exchange.is_gone:
+            return 0
+        total = await self._reader.read(reads, bounds)
+        await exchange.requester.reserve(exchange, min(total, exchange.reserved))
+        return total
 
     async def _wait(
         self,
@@ -151,7 +168,7 @@ class FetchService:
                 event.clear()
                 for each in reads:
                     self._reader.refresh(each)
-                total = await self._reader.read(reads, bounds)
+                total = await self._read(exchange, reads, bounds)
                 if _is_enough(total, reads, bytes_min, bounds):
                     return
         finally:

@@ -160,6 +160,15 @@ class FetchReader:
         read.read_up_to = visible_end(read, read_committed=bounds.read_committed)
 
 
+def bytes_wanted(reads: list[PartitionRead], bounds: ReadBounds) -> int:
+    """Return how many bytes the answer may take once `read` has read what is new."""
+    total = 0
+    for each in reads:
+        is_new = _has_new_records(each, bounds)
+        total += each.position.bytes_max if is_new else each.byte_count
+    return min(total, bounds.bytes_max)
+
+
 def was_cut(read: PartitionRead) -> bool:
     """Return whether more is visible after the returned batches of a partition.
 

@@ -54,7 +54,10 @@ class Entrance:
         of = self.world.served.context
         parts = of.bookie_id, of.storage, of.access, of.limits, of.counters, of.log
         context = ServerContext(*parts, lambda: self.now_s, of.authorizer)
-        self._runner = RequestRunner(context.limits, context.log, context.counters, self._send)
+        room = context.room_for(lambda: "client")
+        self._runner = RequestRunner(
+            context.limits, context.log, context.counters, lambda sent, _: self._send(sent), room
+        )
         door = Door(
             self._send,
             self.done.append,

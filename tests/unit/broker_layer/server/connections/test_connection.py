@@ -221,6 +221,31 @@ async def test_peer_that_does_not_read_is_disconnected() -> None:
         await until(lambda: broker.services.counters.peers_dropped == 1)
 
 
+async def test_answers_of_all_peers_have_a_limit() -> None:
+    room = 12_000_000
+    limits = BrokerLimits(unsent_bytes_max=room, write_stall_crowded_s=0.2, sweep_interval_s=0.02)
+    async with serving(topics_of(), limits) as broker:
+        writer = await broker.connect()
+        for _ in range(20):
+            writer.send_produce({"orders": {0: batch(b"x" * 1_000_000)}})
+            await writer.produced()
+        ask = Ask({"orders": {0: Wanted(bytes_max=10_000_000)}}, max_bytes=2**26)
+        context, most = broker.services.context, 0
+        deaf = [await broker.connect() for _ in range(4)]
+        for client in deaf:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
+            client.send_fetch(ask)
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+            most = max(most, sum(each.unread_bytes for each in context.connections))
+        assert 0 < most <= room
+        writer.send_fetch(ask)
+        found = await writer.fetched()
+        assert found, "peers that take nothing make room"
+        assert broker.services.counters.peers_dropped > 0
+    assert len(context.unsent) == 0
+
+
 async def test_peer_with_unfinished_frame_is_disconnected() -> None:
     limits = BrokerLimits(frame_deadline_s=0.05, sweep_interval_s=0.02)
     async with serving(topics_of(), limits) as broker:
