@@ -87,6 +87,10 @@ class Wire(asyncio.Transport):
         """Ignore the limits: all written bytes are taken at once."""
 
     @override
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    @override
     def get_extra_info(self, name: str, default: object = None) -> object:
         return self._name if name == "peername" else default
 
