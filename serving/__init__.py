@@ -7,6 +7,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `option_reading`: options from a file, variables and flags.
 - `server_log`: JSON log lines, a limited number of them.
 - `admin`: admin port: health, metrics and the routes of a server.
+- `token_check`: the token of an admin port, and a limit of wrong ones.
 - `http_ports/`: ports that speak HTTP: their connections, and their log.
 - `metrics`: Prometheus's text format.
 - `process_metrics`: metrics of every server process.
@@ -20,8 +21,10 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `served_tls`: the certificate of a server process, its new files and its metrics.
 - `handshake_alert`: the alert that says to a client why its handshake failed.
 - `tls_listening`: addresses whose connections begin with TLS, within limits.
+- `tls_transport`: TLS of one connection, with a count of what its client does not take.
 - `connection`: server's end of one connection: pauses of reading, deadlines, its end.
 - `connection_context`: what all connections of a server share: limits, counters, open connections.
+- `answer_room`: memory that one connection has for answers.
 - `address_limits`: limits of the connections from one address.
 - `pause`: reasons why nothing is read from a client.
 - `transport_writing`: writes with back-pressure on every Python.

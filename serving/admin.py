@@ -1,7 +1,7 @@
 """Admin port of a server, over HTTP: health, metrics, and the routes of its caller.
 
 Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_http`, and where it
-may listen to `serving.security_options`.
+may listen to `serving.security_options`, and counting wrong tokens to `serving.token_check`.
 
 Invariants: with a token or with clients' certificates, every request but those for health needs one
 of the two; only requests of other methods than GET change anything. A server may name the
@@ -29,6 +29,7 @@ from serving.http_ports.http_log import http_logger
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
 from serving.server_log import ServerLog
+from serving.token_check import TokenCheck, TooManyLoginsError
 
 BODY_BYTES_MAX: Final = 4_096
 CLOSE_TIMEOUT_S: Final = 1.0
@@ -36,6 +37,8 @@ PATH_CHARACTERS_MAX: Final = 200
 """Maximum number of a path's characters in the log."""
 READING: Final = ("GET", "HEAD")
 """Methods that change nothing."""
+AUTHORIZATION: Final = "Authorization"
+BEARER: Final = "Bearer "
 HTTP_ERROR: Final = 400
 """First status that is an error."""
 
@@ -95,11 +98,16 @@ class AdminAccess:
             return principal_of(certificate, self.rules).text
         return "admin token" if self.has_token(request) else ANONYMOUS.text
 
+    def sends_token(self, request: web.Request) -> bool:
+        """Return whether a request sends a token where one matters, right or wrong."""
+        is_bearer = request.headers.get(AUTHORIZATION, "").startswith(BEARER)
+        return bool(self.token) and is_bearer and request.path not in HEALTH_ROUTES
+
     def has_token(self, request: web.Request) -> bool:
         """Return whether a request has the token."""
         # Bytes that are not UTF-8 are in the header as lone surrogates.
-        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        wanted = f"Bearer {self.token}".encode()
+        given = request.headers.get(AUTHORIZATION, "").encode(errors="surrogateescape")
+        wanted = f"{BEARER}{self.token}".encode()
         return bool(self.token) and hmac.compare_digest(given, wanted)
 
 
@@ -137,9 +145,11 @@ class AdminServer:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; return the host and port. Raises CannotListenError."""
+        now = asyncio.get_running_loop().time
+        tokens = TokenCheck(self._administered.access.token, now)
         application = web.Application(
             client_max_size=BODY_BYTES_MAX,
-            middlewares=[_errors_as_json(self._administered, self._log)],
+            middlewares=[_errors_as_json(self._administered, self._log, tokens)],
         )
         application.add_routes(
             [
@@ -194,19 +204,27 @@ def readiness_handler(readiness: Readiness) -> Handler:
     return answer
 
 
-def _errors_as_json(administered: AdminContent, log: ServerLog) -> Middleware:
+def _errors_as_json(administered: AdminContent, log: ServerLog, tokens: TokenCheck) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         access, act = administered.access, f"{request.method} {request.path[:PATH_CHARACTERS_MAX]}"
         peer = request.remote or "unknown"
-        if not access.admits(request):
+        try:
+            has_wrong = access.sends_token(request) and not tokens.is_token(_sent(request), peer)
+        except TooManyLoginsError as error:
             log.audit.refused(act, who=access.who(request), peer=peer)
+            return _error(429, str(error))
+        admits = access.admits(request)
+        if has_wrong or not admits:
+            log.audit.refused(act, who=access.who(request), peer=peer)
+        if not admits:
             text = "send the admin token as Authorization: Bearer TOKEN, or use a certificate"
             return _error(401, text)
         if request.method != "GET" and "Origin" in request.headers:
             return _error(403, "requests from web pages are not allowed")
         if request.method not in READING and not access.may_change(request):
-            log.audit.refused(act, who=access.who(request), peer=peer)
+            if not has_wrong:
+                log.audit.refused(act, who=access.who(request), peer=peer)
             text = (
                 f"{access.who(request)} may not change this server: name it in super_users, or send"
                 " the admin token"
@@ -219,6 +237,10 @@ def _errors_as_json(administered: AdminContent, log: ServerLog) -> Middleware:
         return answer
 
     return middleware
+
+
+def _sent(request: web.Request) -> str:
+    return request.headers[AUTHORIZATION].removeprefix(BEARER)
 
 
 async def _answer(

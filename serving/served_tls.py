@@ -24,6 +24,7 @@ from serving.overriding import override
 from serving.security_options import CertificateOptions, TlsMode
 from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsListening
+from serving.token_check import check_length
 
 METRICS: Final = {
     "handshakes": counter("TLS handshakes begun."),
@@ -80,6 +81,8 @@ class ServedTls(Collector):
         """
         options = self._options
         token = read_secret(options.admin_token_file) if options.admin_token_file else ""
+        if token:
+            check_length(token, options.admin_token_file)
         if self._tls is None or options.tls_mode is not TlsMode.REQUIRED:
             return AdminAccess(token)
         takes = options.tls_client_certificates != ClientCertificates.NONE

@@ -32,16 +32,15 @@ from quire.console.context import (
     Viewer,
     see_other,
 )
-from quire.console.sessions import Sessions, TooManyLoginsError
+from quire.console.sessions import Sessions
 from quire.errors import CommandError, ExitCode
 from security.errors import SecurityError
-from serving.admin import AdminAccess
+from serving.admin import AUTHORIZATION, BEARER, AdminAccess
+from serving.token_check import TooManyLoginsError
 
 AWAY_S_MAX: Final = 2.0
 """Time for one page while there is no connection to the metadata service."""
 COOKIE: Final = "quire_session"
-AUTHORIZATION: Final = "Authorization"
-BEARER: Final = "Bearer "
 TOKEN_NAME: Final = "admin token"
 """Who sends the token itself, in pages and in the audit log."""
 FORM_TOKEN_FIELD: Final = "form_token"

@@ -35,11 +35,10 @@ from quire.console.pages.repair_page import RepairPages
 from quire.console.pages.reports_page import ReportPages
 from quire.console.pages.topics_page import TopicPages
 from quire.console.pages.transactions_page import TransactionPages
-from quire.console.sessions import TOKEN_BYTES, TOKEN_CHARACTERS_MIN, Sessions
+from quire.console.sessions import TOKEN_BYTES, Sessions
 from quire.console.survey import Survey
 from quire.console.templating import Templates, load_static
 from security.client_file import ClientFile
-from security.errors import SecretError
 from serving.admin import AdminAccess, answer_live, readiness_handler
 from serving.errors import CannotListenError
 from serving.http_ports.http_listening import HttpLimits, HttpListener
@@ -80,12 +79,6 @@ class ConsoleServer:
         tls = ServedTls(KIND, options, self._log)
         self._run(tls.watch())
         access = tls.admin_access(options.changers, options.viewers)
-        if access.token and len(access.token) < TOKEN_CHARACTERS_MIN:
-            why = (
-                f"its token has fewer than {TOKEN_CHARACTERS_MIN} characters, and could be"
-                " guessed: make one with `quire tls init DIR --admin-token`"
-            )
-            raise SecretError(options.admin_token_file, why)
         if options.allow_writes and not (access.token or options.changers):
             self.token = secrets.token_urlsafe(TOKEN_BYTES)
             access = replace(access, token=self.token)

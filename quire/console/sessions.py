@@ -1,11 +1,10 @@
 """Sessions of people who logged in to a console with its token.
 
-Leaves the cookie to `guard`.
+Leaves the cookie to `guard`, and comparing tokens, in forms and in headers together, to
+`serving.token_check`.
 
 Invariants: a session ends SESSION_S after its login, and when the console stops; at most
-SESSIONS_MAX exist, the oldest one ends first. In LOGINS_PERIOD_S at most LOGINS_FAILED_MAX wrong
-tokens are compared, of one address at most LOGINS_OF_ADDRESS_MAX, in forms and in headers together:
-so a token cannot be guessed, and an address that tries keeps no other out.
+SESSIONS_MAX exist, the oldest one ends first.
 """
 
 import hashlib
@@ -15,16 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from security.shares import Shares
+from serving.token_check import TokenCheck
 
 SESSION_S: Final = 12 * 3600.0
 SESSIONS_MAX: Final = 1_000
-LOGINS_FAILED_MAX: Final = 10_000
-LOGINS_OF_ADDRESS_MAX: Final = 30
-LOGINS_PERIOD_S: Final = 60.0
 TOKEN_BYTES: Final = 32
-TOKEN_CHARACTERS_MIN: Final = 16
-"""Minimum length of a token that a file names: a shorter one could be guessed."""
 _FORM_KEY: Final = b"form:"
 
 
@@ -37,38 +31,18 @@ class Session:
     ends_s: float
 
 
-class TooManyLoginsError(Exception):
-    """Too many logins failed within the last minute."""
-
-    def __init__(self, text: str = "too many logins failed: wait a minute, then try again") -> None:
-        super().__init__(text)
-
-
 class Sessions:
     """Sessions of one console."""
 
     def __init__(self, token: str, now: Callable[[], float]) -> None:
-        self._token = token.encode()
+        self._check = TokenCheck(token, now)
         self._now = now
         self._key = secrets.token_bytes(TOKEN_BYTES)
         self._by_id: dict[str, Session] = {}
-        self._failed = Shares(LOGINS_FAILED_MAX, LOGINS_OF_ADDRESS_MAX)
-        self._since_s = now()
 
     def is_token(self, token: str, address: str) -> bool:
         """Return whether a client of an address sends the token. Raises TooManyLoginsError."""
-        now_s = self._now()
-        if now_s - self._since_s >= LOGINS_PERIOD_S:
-            self._since_s = now_s
-            self._failed = Shares(LOGINS_FAILED_MAX, LOGINS_OF_ADDRESS_MAX)
-        if not self._failed.has_share(address):
-            raise TooManyLoginsError
-        # Bytes of a header that are not UTF-8 are lone surrogates.
-        given = token.encode(errors="surrogateescape")
-        if self._token and hmac.compare_digest(given, self._token):
-            return True
-        self._failed.take(address)
-        return False
+        return self._check.is_token(token, address)
 
     def log_in(self, token: str, address: str) -> str | None:
         """Return the id of a new session; None if the token is wrong. Raises TooManyLoginsError."""

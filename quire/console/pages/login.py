@@ -11,7 +11,8 @@ from aiohttp import web
 from quire.console.access import is_own_path
 from quire.console.context import VIEWER, ConsoleContext, Route, see_other
 from quire.console.guard import COOKIE, LOGIN_PATH, Guard
-from quire.console.sessions import SESSION_S, TooManyLoginsError
+from quire.console.sessions import SESSION_S
+from serving.token_check import TooManyLoginsError
 
 TOKEN_CHARACTERS_MAX: Final = 1_000
 

@@ -16,11 +16,16 @@ from prometheus_client.registry import Collector
 
 from quire.local.secure_directory import SecureDirectory
 from security.client_file import read_client_file
+from security.errors import SecretError
 from serving.admin import AdminAccess, AdminContent, AdminServer
+from serving.audit_log import LINES_PER_PEER_MAX
 from serving.overriding import override
 from serving.security_options import SecurityOptions
 from serving.served_tls import ServedTls
 from serving.server_log import LINES_PER_EVENT_MAX, JsonFormatter, ServerLog
+from serving.token_check import LOGINS_OF_ADDRESS_MAX
+
+TOKEN = "a secret of 24 characters"
 
 
 class NoMetrics(Collector):
@@ -108,7 +113,7 @@ async def test_a_certificate_is_enough_and_names_its_owner(
     directory = SecureDirectory(tmp_path)
     directory.fill(clients=("ann",))
     (tmp_path / "token").touch(0o600)
-    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").write_text(TOKEN)
     options = SecurityOptions(
         tls="required",
         **directory.certificate_options("bookie"),  # type: ignore[arg-type]
@@ -122,7 +127,7 @@ async def test_a_certificate_is_enough_and_names_its_owner(
     async with served(access) as url:
         assert await status_of("GET", f"{url}/livez", context=trusting) == 200
         assert await status_of("POST", f"{url}/act", context=trusting) == 401
-        assert await status_of("POST", f"{url}/act", context=trusting, token="secret") == 200
+        assert await status_of("POST", f"{url}/act", context=trusting, token=TOKEN) == 200
         assert await status_of("POST", f"{url}/act", context=own) == 200
     assert audited(caplog) == [
         ("POST /act", "refused", "User:ANONYMOUS"),
@@ -137,7 +142,7 @@ async def test_only_some_principals_change_a_server(
     directory = SecureDirectory(tmp_path)
     directory.fill(clients=("ann", "bob"))
     (tmp_path / "token").touch(0o600)
-    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").write_text(TOKEN)
     options = SecurityOptions(
         tls="required",
         **directory.certificate_options("bookie"),  # type: ignore[arg-type]
@@ -151,7 +156,7 @@ async def test_only_some_principals_change_a_server(
         assert await status_of("GET", f"{url}/look", context=bob) == 200
         assert await status_of("POST", f"{url}/act", context=bob) == 403
         assert await status_of("POST", f"{url}/act", context=bob, token="wrong") == 403
-        assert await status_of("POST", f"{url}/act", context=bob, token="secret") == 200
+        assert await status_of("POST", f"{url}/act", context=bob, token=TOKEN) == 200
     async with served(served_tls.admin_access(frozenset())) as url:
         assert await status_of("POST", f"{url}/act", context=ann) == 403
     results = [(result, who) for _, result, who in audited(caplog)]
@@ -193,3 +198,21 @@ async def test_a_token_that_is_not_utf_8_is_refused() -> None:
         assert b" 401 " in await reader.readline()
         writer.close()
         await writer.wait_closed()
+
+
+async def test_wrong_tokens_are_limited_and_audited(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(AdminAccess("right")) as url:
+        for number in range(LOGINS_OF_ADDRESS_MAX):
+            assert await status_of("GET", f"{url}/look", token=f"guess-{number}") == 401
+        assert len(audited(caplog)) == LINES_PER_PEER_MAX
+        assert await status_of("GET", f"{url}/look", token="right") == 429
+        assert await status_of("GET", f"{url}/livez", token="wrong") == 200
+
+
+def test_a_short_token_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "token").write_text("short")
+    options = SecurityOptions(admin_token_file=str(tmp_path / "token"))
+    tls = ServedTls("thing", options, ServerLog(lambda: 0.0))
+    with pytest.raises(SecretError, match="fewer than 16 characters"):
+        tls.admin_access()

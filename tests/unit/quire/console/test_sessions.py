@@ -3,11 +3,14 @@
 import pytest
 
 from quire.console.sessions import (
-    LOGINS_OF_ADDRESS_MAX,
-    LOGINS_PERIOD_S,
     SESSION_S,
     SESSIONS_MAX,
     Sessions,
+)
+from serving.token_check import (
+    ADDRESSES_MAX,
+    LOGINS_OF_ADDRESS_MAX,
+    LOGINS_PERIOD_S,
     TooManyLoginsError,
 )
 
@@ -53,6 +56,13 @@ def test_a_wrong_token_is_refused_and_guessing_is_limited() -> None:
     assert sessions.log_in("secret", "b"), "others log in meanwhile"
     clock.now_s = LOGINS_PERIOD_S
     assert sessions.log_in("secret", "a")
+
+
+def test_guesses_from_many_addresses_keep_no_other_out() -> None:
+    sessions = Sessions("secret", Clock())
+    for number in range(ADDRESSES_MAX + 1):
+        assert sessions.log_in("guess", str(number)) is None
+    assert sessions.log_in("secret", "b")
 
 
 def test_without_a_token_no_login_is_possible() -> None:
