@@ -94,6 +94,8 @@ class FairQueue:
             if not self._places.has_free():
                 return
             turn, count = next(iter(self._waiting[each].items()))
+            if turn.cancelled():
+                continue  # its wait goes on soon: it leaves the queue, and serves the others
             if self._places.take(each, count):
                 waiting = self._waiting.pop(each)
                 del waiting[turn]

@@ -98,3 +98,17 @@ async def test_a_cancelled_request_leaves_its_place() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert requests.served == ["a", "b"]
+
+
+async def test_requests_that_are_cancelled_together_take_no_places() -> None:
+    queue = FairQueue(10, 10, 9)
+    assert queue.take("other", 5)
+    waiting = [asyncio.create_task(queue.wait("a", count)) for count in (8, 3, 3, 4)]
+    await asyncio.sleep(0.01)
+    for each in waiting[:3]:
+        each.cancel()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in found[:3])
+    assert found[3] is None, "what waits behind them is served"
+    assert len(queue) == 5 + 4
+    assert not queue.is_waited_for
