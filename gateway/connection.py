@@ -13,6 +13,7 @@ Source: docs/formats.md, "Connections to a gateway".
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway.gateway_context import GatewayContext
@@ -312,7 +313,8 @@ class ClientConnection(ServerConnection):
             self._note_refusal(session, "read", error)
             return  # its reads are refused too
         add = context.store.watch_children if watch.of_children else context.store.watch_value
-        self._watches[watch.number] = add(watch.path, lambda: self._report(watch.number))
+        report = partial(self._report, watch.number)
+        self._watches[watch.number] = add(watch.path, report, holder=self.holder)
         context.counters.watches_now += 1
 
     def _report(self, number: int) -> None:

@@ -137,11 +137,11 @@ class GatewayMetadataStore:
         check_multi(operations)
         return versions_of(await self._write(operations[0].path, Multi(tuple(operations))))
 
-    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back after each change of a node (see `MetadataStore`)."""
         return self._watch(path, callback, of_children=False)
 
-    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_children(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back after each change of the names below a node (see `MetadataStore`)."""
         return self._watch(path, callback, of_children=True)
 

@@ -165,7 +165,7 @@ class MetadataStore(Protocol):
         MULTI_BYTES_MAX.
         """
 
-    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back, on the loop, after each change, creation or deletion of a node, until
         cancelled.
 
@@ -173,9 +173,12 @@ class MetadataStore(Protocol):
         read again. It may run more often than the node changed, and once for several changes.
         Changes before this call need not be reported: a caller that has read before reads once
         more.
+
+        `holder` names the client for which the caller watches, if it does so for several: watches
+        of one do not delay those of another.
         """
 
-    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_children(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back as `watch_value` does, for the set of names below a node (which need not exist
         yet).
         """

@@ -148,11 +148,11 @@ class MemoryMetadataStore:
         """Apply all operations or none (see `MetadataStore`)."""
         return await self._write("multi", list(operations))
 
-    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back after each change of a node (see `MetadataStore`)."""
         return self._watch(_Watch(path, callback, of_children=False))
 
-    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_children(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back after each change of the names below a node (see `MetadataStore`)."""
         return self._watch(_Watch(path, callback, of_children=True))
 

@@ -174,9 +174,9 @@ class _WatchedStore(MemoryMetadataStore):
         return await super().multi(operations)
 
     @override
-    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         require(self.greeted, "a node is watched before the hello")
-        return super().watch_value(path, callback)
+        return super().watch_value(path, callback, holder=holder)
 
 
 class _QuietAudit(AuditLog):

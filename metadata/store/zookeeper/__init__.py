@@ -8,4 +8,5 @@
 - `heartbeat`: contact with the server, and leaving a silent one.
 - `calls`: operations and errors, translated to kazoo and back.
 - `watches`: watches, armed again after each event.
+- `watch_turns`: the order in which watches are armed. Pure.
 """

@@ -219,15 +219,15 @@ class ZooKeeperMetadataStore:
             raise StoreRefusedError(operations[0].path, self._address, why)
         return [version_of(*pair) for pair in zip(operations, results, strict=True)]
 
-    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back after each change of a node (see `MetadataStore`)."""
         self._require_open()
-        return self._watches.add(path, WatchKind.VALUE, callback)
+        return self._watches.add(path, WatchKind.VALUE, callback, holder)
 
-    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
+    def watch_children(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back after each change of the names below a node (see `MetadataStore`)."""
         self._require_open()
-        return self._watches.add(path, WatchKind.CHILDREN, callback)
+        return self._watches.add(path, WatchKind.CHILDREN, callback, holder)
 
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Call back at every change of the session's state."""

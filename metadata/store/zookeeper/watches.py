@@ -1,7 +1,7 @@
 """Table of watches, kept armed at a ZooKeeper server: each server watch fires once, and all are
 lost with the connection.
 
-Leaves the calls to `session.py`.
+Leaves the calls to `session.py`, and the order in which watches are armed to `watch_turns`.
 
 Invariants: a callback always follows a change that was not read yet; all callbacks of a path share
 one server watch; arming is limited to ARMS_PER_S; a fired watch is armed again only after
@@ -12,7 +12,7 @@ Source: metadata design, "Watches".
 """
 
 import asyncio
-from collections import deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,6 +23,7 @@ from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import Cancel, WatchCallback
 from metadata.store.zookeeper.calls import CallError, NoNode
 from metadata.store.zookeeper.session import ZooKeeperSession
+from metadata.store.zookeeper.watch_turns import WatchTurns
 
 ARMS_PER_S: Final = 500
 ARMS_BURST: Final = 50
@@ -38,7 +39,7 @@ class WatchKind(Enum):
     CHILDREN = "children"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WatchEntry:
     """One watched path. `reported` is the state found when arming last called the callbacks. Reads
     by other parts of this client do not change it: they do not show what the callbacks know.
@@ -48,6 +49,8 @@ class WatchEntry:
     kind: WatchKind
     fire: Callable[[], None]
     callbacks: Callbacks[()] = field(default_factory=Callbacks[()])
+    holders: Counter[str] = field(default_factory=Counter)
+    """Holders of the callbacks, with the number of callbacks of each."""
     reported: int | None = None
     is_queued: bool = False
     watcher: object = None
@@ -73,29 +76,38 @@ class WatchTable:
         self._drop = drop
         self._arming = 0
         self._entries: dict[Key, WatchEntry] = {}
-        self._queue: deque[WatchEntry] = deque()
+        self._turns = WatchTurns[WatchEntry]()
         self._wake = asyncio.Event()
         self._is_connected = False
         self._task = asyncio.get_running_loop().create_task(self._arm_queued())
 
-    def add(self, path: str, kind: WatchKind, callback: WatchCallback) -> Cancel:
-        """Watch a path."""
+    def add(self, path: str, kind: WatchKind, callback: WatchCallback, holder: str = "") -> Cancel:
+        """Watch a path, in the turns of a holder."""
         key = (kind, path)
         entry = self._entries.get(key)
+        is_new = entry is None
         if entry is None:
             entry = WatchEntry(path, kind, lambda: self._fired(key))
             self._entries[key] = entry
+        entry.holders[holder] += 1
+        if is_new or entry.is_queued:
             self._enqueue(entry)
         late: asyncio.Handle | None = None
         if entry.reported is not None:
             # The new caller may have read before the last change.
             late = asyncio.get_running_loop().call_soon(callback)
         remove = entry.callbacks.add(callback)
+        is_cancelled = False
 
         def cancel() -> None:
+            nonlocal is_cancelled
+            if is_cancelled:
+                return
+            is_cancelled = True
             remove()
             if late is not None:
                 late.cancel()
+            self._release(entry, holder)
             if entry.callbacks.is_empty and self._is_live(entry):
                 del self._entries[key]
                 self._drop(entry, not self._arming)
@@ -117,14 +129,20 @@ class WatchTable:
     async def aclose(self) -> None:
         """Remove every watch."""
         self._entries.clear()
-        self._queue.clear()
+        self._turns.clear()
         await cancel_and_wait(self._task)
 
     def _enqueue(self, entry: WatchEntry) -> None:
-        if not entry.is_queued:
-            entry.is_queued = True
-            self._queue.append(entry)
-            self._wake.set()
+        entry.is_queued = True
+        for holder in entry.holders:
+            self._turns.add(entry, holder)
+        self._wake.set()
+
+    def _release(self, entry: WatchEntry, holder: str) -> None:
+        entry.holders[holder] -= 1
+        if not entry.holders[holder]:
+            self._turns.remove(entry, holder)
+            del entry.holders[holder]
 
     def _is_live(self, entry: WatchEntry) -> bool:
         return self._entries.get((entry.kind, entry.path)) is entry
@@ -145,7 +163,7 @@ class WatchTable:
         loop = asyncio.get_running_loop()
         counted_s = loop.time()
         while True:
-            if not self._queue or not self._is_connected:
+            if not self._turns or not self._is_connected:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
@@ -155,14 +173,14 @@ class WatchTable:
             if allowance < 1:
                 await asyncio.sleep(1 / ARMS_PER_S)
                 continue
-            count = min(int(allowance), len(self._queue))
-            allowance -= count
-            await asyncio.gather(*[self._arm_one(self._queue.popleft()) for _ in range(count)])
+            taken = list[WatchEntry]()
+            while self._turns and len(taken) < int(allowance):
+                taken.append(self._turns.take())
+            allowance -= len(taken)
+            await asyncio.gather(*map(self._arm_one, taken))
 
     async def _arm_one(self, entry: WatchEntry) -> None:
         entry.is_queued = False
-        if not self._is_live(entry):
-            return
         self._arming += 1
         try:
             found = await self._arm(entry)

@@ -27,8 +27,8 @@ class CountingStore(MemoryMetadataStore):
     callback_count = 0
 
     @override
-    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
-        return self._counted(super().watch_value(path, callback))
+    def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
+        return self._counted(super().watch_value(path, callback, holder=holder))
 
     @override
     def on_session(self, callback: SessionCallback) -> Cancel:

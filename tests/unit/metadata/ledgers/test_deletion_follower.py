@@ -26,8 +26,8 @@ class WatchedStore(MemoryMetadataStore):
     watch_count = 0
 
     @override
-    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
-        cancel = super().watch_children(path, callback)
+    def watch_children(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
+        cancel = super().watch_children(path, callback, holder=holder)
         self.watch_count += 1
 
         def count_and_cancel() -> None:

@@ -58,12 +58,12 @@ class CountingStore(MemoryMetadataStore):
         return await super().children(path, fresh=fresh, agreed=agreed)
 
     @override
-    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
-        return self._counted(super().watch_value(path, callback))
+    def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
+        return self._counted(super().watch_value(path, callback, holder=holder))
 
     @override
-    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
-        return self._counted(super().watch_children(path, callback))
+    def watch_children(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
+        return self._counted(super().watch_children(path, callback, holder=holder))
 
     def _counted(self, cancel: Cancel) -> Cancel:
         self.watches += 1

@@ -158,6 +158,42 @@ async def test_arming_is_limited(server: Server, table: WatchTable) -> None:
     assert len(server.armed) == 3 * ARMS_PER_S
 
 
+async def test_many_watches_of_one_holder_delay_no_other(server: Server, table: WatchTable) -> None:
+    for number in range(10 * ARMS_PER_S):
+        table.add(f"/{number}", WatchKind.VALUE, lambda: None, "mallory")
+    await asyncio.sleep(0.1)
+    calls = Calls()
+    table.add("/of-alice", WatchKind.VALUE, calls, "alice")
+    table.add("/9", WatchKind.VALUE, lambda: None, "alice")
+    last = f"/{10 * ARMS_PER_S - 1}"
+    table.add(last, WatchKind.VALUE, lambda: None, "alice")
+    await asyncio.sleep(0.1)
+    assert {"/of-alice", last} <= set(server.armed), "also what mallory's queue has last"
+    server.change("/of-alice")
+    server.change("/of-alice")
+    before = calls.count
+    await asyncio.sleep(0.2)
+    assert calls.count == before + 1
+    assert len(server.armed) < ARMS_PER_S, "mallory's are not done yet"
+
+
+async def test_watches_of_a_holder_that_has_gone_do_not_wait(
+    server: Server, table: WatchTable
+) -> None:
+    cancels = [
+        table.add(f"/{number}", WatchKind.VALUE, lambda: None, "mallory")
+        for number in range(10 * ARMS_PER_S)
+    ]
+    both = f"/{10 * ARMS_PER_S - 1}"
+    table.add(both, WatchKind.VALUE, lambda: None, "mallory")
+    for cancel in cancels:
+        cancel()
+        cancel()
+    await asyncio.sleep(1)
+    assert set(server.armed) == {both}, "it has another callback"
+    assert server.arm_count == 1
+
+
 async def test_a_callback_that_raises_keeps_neither_the_others_nor_the_watch_from_working(
     server: Server, table: WatchTable
 ) -> None:
