@@ -24,15 +24,13 @@ from prometheus_client.registry import Collector
 from security.certificate_names import MappingRule, principal_of
 from security.principal import ANONYMOUS
 from serving.errors import CannotListenError
-from serving.http_ports.http_listening import HttpLimits, HttpListener
-from serving.http_ports.http_log import http_logger
+from serving.http_ports.http_listening import HttpLimits, HttpListener, http_runner
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
 from serving.server_log import ServerLog
 from serving.token_check import TokenCheck, TooManyLoginsError
 
 BODY_BYTES_MAX: Final = 4_096
-CLOSE_TIMEOUT_S: Final = 1.0
 PATH_CHARACTERS_MAX: Final = 200
 """Maximum number of a path's characters in the log."""
 READING: Final = ("GET", "HEAD")
@@ -159,12 +157,7 @@ class AdminServer:
                 *self._administered.routes,
             ]
         )
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=http_logger(self._log),
-            shutdown_timeout=CLOSE_TIMEOUT_S,
-        )
+        self._runner = http_runner(application, self._log)
         await self._runner.setup()
         context = self._administered.access.context
         self._listener = HttpListener(self._runner, context, self._log, HttpLimits())

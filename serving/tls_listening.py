@@ -17,6 +17,7 @@ context is the one at the start of the handshake, so new files need no restart.
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -35,6 +36,8 @@ HANDSHAKE_BYTE: Final = 0x16
 PROTOCOL: Final = ssl.PROTOCOL_TLS_SERVER
 ACCEPT_AGAIN_S: Final = 0.5
 """Pause after an accept that failed, as a rule because there are no descriptors left."""
+ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""Errors of an address that this machine does not have, such as `::1` without IPv6."""
 SHUTDOWN_S: Final = 5.0
 """Maximum time for the end of TLS on a connection that is closed."""
 
@@ -73,14 +76,14 @@ class TlsListening:
 
 
 class TlsListener:
-    """One address, from `open` to `close`."""
+    """One port, from `open` to `close`, at each address of its host."""
 
     def __init__(self, listening: TlsListening, make: Callable[[], asyncio.BaseProtocol]) -> None:
         """`make` returns the protocol of each connection."""
         self._listening = listening
         self._make = make
-        self._socket: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}
         limits = listening.limits
         self._places = Shares(limits.handshakes_max, limits.handshakes_of_address_max)
@@ -92,33 +95,49 @@ class TlsListener:
         """Handshakes that began in this second, by the address of the client."""
 
     async def open(self, host: str, port: int, backlog: int) -> tuple[str, int]:
-        """Bind the address and return it. Raises OSError."""
+        """Bind the addresses of a host that this machine has, and return the first one. Raises
+        OSError.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        self._socket = socket.create_server(address, family=family, backlog=backlog)
-        self._socket.setblocking(False)  # noqa: FBT003 - the socket's own interface
-        name = self._socket.getsockname()
+        addresses = dict.fromkeys((each[0], each[4][0]) for each in found)
+        failed: OSError | None = None
+        for family, address in addresses:
+            try:
+                made = socket.create_server((address, port), family=family, backlog=backlog)
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    self.close()
+                    raise
+                failed = error
+                continue
+            made.setblocking(False)  # noqa: FBT003 - the socket's own interface
+            self._sockets.append(made)
+            port = int(
+                made.getsockname()[1]
+            )  # a free one that was chosen is that of the others too
+        if failed is not None and not self._sockets:
+            raise failed
+        name = self._sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
     def start_serving(self) -> None:
         """Begin to accept connections."""
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+        loop = asyncio.get_running_loop()
+        self._accepting = [loop.create_task(self._accept(each)) for each in self._sockets]
 
     def close(self) -> None:
         """Stop listening, and end the handshakes under way."""
-        for task in (self._accepting, *self._handshakes):
-            if task is not None:
-                task.cancel()
-        if self._socket is not None:
-            self._socket.close()
+        for task in (*self._accepting, *self._handshakes):
+            task.cancel()
+        for each in self._sockets:
+            each.close()
 
-    async def _accept(self) -> None:
-        assert self._socket is not None, "opened before"
+    async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, name = await loop.sock_accept(self._socket)
+                connection, name = await loop.sock_accept(listening)
             except OSError as error:
                 self._listening.log.warning("accept failed", reason=str(error))
                 await asyncio.sleep(ACCEPT_AGAIN_S)

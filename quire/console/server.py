@@ -41,8 +41,7 @@ from quire.console.templating import Templates, load_static
 from security.client_file import ClientFile
 from serving.admin import AdminAccess, answer_live, readiness_handler
 from serving.errors import CannotListenError
-from serving.http_ports.http_listening import HttpLimits, HttpListener
-from serving.http_ports.http_log import http_logger
+from serving.http_ports.http_listening import HttpLimits, HttpListener, http_runner
 from serving.metrics import CONTENT_TYPE, metrics_text
 from serving.process_metrics import ProcessMetrics
 from serving.security_options import TlsMode
@@ -51,7 +50,6 @@ from serving.server_log import ServerLog
 
 KIND: Final = "console"
 BODY_BYTES_MAX: Final = 65_536
-CLOSE_TIMEOUT_S: Final = 1.0
 HTTP_LIMITS: Final = HttpLimits(connections_max=1_000, of_address_max=250)
 """A browser has several connections, and people may come through one proxy."""
 KEEP_S: Final = 31_536_000
@@ -124,12 +122,7 @@ class ConsoleServer:
 
     async def _listen(self, application: web.Application, access: AdminAccess) -> str:
         options = self._options
-        runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=http_logger(self._log),
-            shutdown_timeout=CLOSE_TIMEOUT_S,
-        )
+        runner = http_runner(application, self._log)
         await runner.setup()
         self._parts.push_async_callback(runner.cleanup)
         listener = HttpListener(runner, access.context, self._log, HTTP_LIMITS)

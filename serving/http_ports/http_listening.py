@@ -3,8 +3,9 @@
 Leaves requests to aiohttp, and handshakes of TLS to `serving.tls_listening`.
 
 Invariants: at most `connections_max` connections are open, at most `of_address_max` of one address,
-so that clients without credentials neither use all descriptors of a process nor keep others out; a
-connection that sends nothing within FIRST_BYTE_S of its begin is closed.
+so that clients without credentials neither use all descriptors of a process nor keep others out. A
+connection is closed if the head of its first request is not complete within HEAD_S, if no other is
+within KEEP_ALIVE_S after an answer, and if it takes nothing of an answer for WRITE_STALL_S.
 """
 
 import asyncio
@@ -17,11 +18,17 @@ from aiohttp import web
 
 from security.shares import Shares
 from serving.address_limits import plain_address
+from serving.http_ports.http_log import http_logger
 from serving.overriding import override
 from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
 
-FIRST_BYTE_S: Final = 10.0
+HEAD_S: Final = 10.0
+HEAD_END: Final = b"\r\n\r\n"
+KEEP_ALIVE_S: Final = 90.0
+"""More than the interval of scrapes, so that they need no new connection."""
+WRITE_STALL_S: Final = 30.0
+CLOSE_TIMEOUT_S: Final = 1.0
 BACKLOG: Final = 128
 TLS_LIMITS: Final = TlsLimits(handshakes_max=64, handshakes_of_address_max=16)
 
@@ -32,6 +39,17 @@ class HttpLimits:
 
     connections_max: int = 64
     of_address_max: int = 16
+
+
+def http_runner(application: web.Application, log: ServerLog) -> web.AppRunner:
+    """Return what serves an application. Its caller sets it up and cleans it up."""
+    return web.AppRunner(
+        application,
+        access_log=None,
+        logger=http_logger(log),
+        keepalive_timeout=KEEP_ALIVE_S,
+        shutdown_timeout=CLOSE_TIMEOUT_S,
+    )
 
 
 class HttpListener:
@@ -84,27 +102,36 @@ class _Connection(asyncio.Protocol):
         self._address: str | None = None
         """Address of the client while the connection is counted."""
         self._inner: asyncio.Protocol | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._last = b""
+        """Last bytes of an unfinished head."""
+        self._head: asyncio.TimerHandle | None = None
+        """End of the time for the first head; None once it is complete."""
+        self._stall: asyncio.TimerHandle | None = None
+        """End of the time in which the client has to take something."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # that of uvloop is no subclass
+        # That of uvloop is no subclass.
+        self._transport = transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
         address = plain_address(str(name[0])) if name else "unknown"
         if not self._shares.take(address):
             transport.abort()
             return
         self._address = address
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(FIRST_BYTE_S, transport.abort)
+        self._head = asyncio.get_running_loop().call_later(HEAD_S, transport.abort)
         self._inner = self._serve()
         self._inner.connection_made(transport)
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._head is not None:
+            seen = self._last + data
+            self._last = seen[1 - len(HEAD_END) :]
+            if HEAD_END in seen:
+                self._head.cancel()
+                self._head = None
         if self._inner is not None:
             self._inner.data_received(data)
 
@@ -114,18 +141,23 @@ class _Connection(asyncio.Protocol):
 
     @override
     def pause_writing(self) -> None:
-        if self._inner is not None:
+        if self._inner is not None and self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._stall = loop.call_later(WRITE_STALL_S, self._transport.abort)
             self._inner.pause_writing()
 
     @override
     def resume_writing(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
         if self._inner is not None:
             self._inner.resume_writing()
 
     @override
     def connection_lost(self, error: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._head, self._stall):
+            if timer is not None:
+                timer.cancel()
         if self._address is not None:
             self._shares.give_back(self._address)
         inner, self._inner, self._address = self._inner, None, None

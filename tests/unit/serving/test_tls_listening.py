@@ -20,7 +20,7 @@ from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
 from tests.until import until
 
-HOST = "127.0.0.1"
+HOST, OTHER_HOST = "127.0.0.1", "127.0.0.2"
 LIMITS = TlsLimits()
 
 
@@ -59,13 +59,15 @@ class Served:
         self.listener: TlsListener | None = None
         self.port = 0
 
-    async def open(self, *, is_required: bool = True, limits: TlsLimits = LIMITS) -> None:
+    async def open(
+        self, host: str = HOST, *, is_required: bool = True, limits: TlsLimits = LIMITS
+    ) -> None:
         log = ServerLog(asyncio.get_running_loop().time)
         listening = TlsListening(
             lambda: self.tls.context, log, self.counters, is_required=is_required, limits=limits
         )
         self.listener = TlsListener(listening, Echo)
-        _, self.port = await self.listener.open(HOST, 0, 100)
+        _, self.port = await self.listener.open(host, 0, 100)
         self.listener.start_serving()
 
     def client(self, name: str = "") -> ssl.SSLContext:
@@ -75,8 +77,10 @@ class Served:
             return client_context(TlsFiles(authorities=authorities))
         return client_context(TlsFiles(str(own.certificate), str(own.key), authorities))
 
-    async def echo(self, context: ssl.SSLContext | None) -> bytes:
-        reader, writer = await asyncio.open_connection(HOST, self.port, ssl=context)
+    async def echo(self, context: ssl.SSLContext | None, host: str = HOST) -> bytes:
+        reader, writer = await asyncio.open_connection(
+            host, self.port, ssl=context, server_hostname=HOST if context else None
+        )
         try:
             writer.write(b"hello")
             return await reader.readexactly(5)
@@ -107,6 +111,27 @@ async def test_a_connection_with_tls_is_served(serve: Serve) -> None:
     await served.open()
     assert await served.echo(served.client()) == b"hello"
     assert served.counters == TlsCounters(handshakes=1)
+
+
+async def test_all_addresses_of_a_host_are_served(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolve(*_: object, **__: object) -> list[object]:
+        hosts = (HOST, "192.0.2.1", OTHER_HOST)  # this machine does not have the second one
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in hosts]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    served = serve(ClientCertificates.NONE)
+    await served.open()
+    monkeypatch.undo()
+    for host in (HOST, OTHER_HOST):
+        assert await served.echo(served.client(), host) == b"hello"
+
+
+async def test_a_host_without_an_address_of_this_machine_is_refused(serve: Serve) -> None:
+    served = serve(ClientCertificates.NONE)
+    with pytest.raises(OSError, match=r"192\.0\.2\.1"):
+        await served.open("192.0.2.1")
 
 
 async def test_one_answer_that_is_not_read_pauses_its_connection(

@@ -8,9 +8,8 @@ import pytest
 import uvloop
 from aiohttp import ClientSession, web
 
-from serving.admin import CLOSE_TIMEOUT_S
 from serving.http_ports import http_listening
-from serving.http_ports.http_listening import HttpLimits, HttpListener
+from serving.http_ports.http_listening import HttpLimits, HttpListener, http_runner
 from serving.server_log import ServerLog
 from tests.until import until, within
 
@@ -20,17 +19,21 @@ ON_EACH_LOOP = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.n
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
-async def answer(_: web.Request) -> web.Response:
-    return web.Response(text="here")
+LARGE = bytes(16 * 2**20)
+
+
+async def answer(request: web.Request) -> web.Response:
+    return web.Response(body=LARGE) if "large" in request.query else web.Response(text="here")
 
 
 @contextlib.asynccontextmanager
 async def serving(limits: HttpLimits) -> AsyncIterator[tuple[HttpListener, int]]:
     application = web.Application()
     application.add_routes([web.get("/", answer)])
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
+    log = ServerLog(asyncio.get_running_loop().time)
+    runner = http_runner(application, log)
     await runner.setup()
-    listener = HttpListener(runner, None, ServerLog(asyncio.get_running_loop().time), limits)
+    listener = HttpListener(runner, None, log, limits)
     try:
         _, port = await listener.open("0.0.0.0", 0)
         yield listener, port
@@ -88,16 +91,53 @@ def test_a_closed_connection_makes_room(loop: Loop) -> None:
 
 
 @ON_EACH_LOOP
-def test_a_connection_that_sends_nothing_is_closed(
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n"])
+def test_a_connection_whose_first_head_is_not_complete_is_closed(
+    loop: Loop, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(HttpLimits()) as (_, port):
+            reader, writer = await ends(port, HOSTS[0])
+            writer.write(sent)
+            await within(end_of(reader))
+            await close(writer)
+
+    monkeypatch.setattr(http_listening, "HEAD_S", 0.05)
+    run(scenario, loop)
+
+
+@ON_EACH_LOOP
+def test_a_connection_whose_next_head_is_not_complete_is_closed(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         async with serving(HttpLimits()) as (_, port):
             reader, writer = await ends(port, HOSTS[0])
+            for part in (b"GET / HTTP/1.1\r\nHost: a\r\n\r", b"\n"):
+                writer.write(part)
+                await asyncio.sleep(0)
+            assert b"here" in await reader.readuntil(b"here")
+            writer.write(b"G")
             await within(end_of(reader))
             await close(writer)
 
-    monkeypatch.setattr(http_listening, "FIRST_BYTE_S", 0.05)
+    monkeypatch.setattr(http_listening, "KEEP_ALIVE_S", 0.05)
+    run(scenario, loop)
+
+
+@ON_EACH_LOOP
+def test_a_connection_that_takes_nothing_of_an_answer_is_closed(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(HttpLimits()) as (listener, port):
+            _, writer = await asyncio.open_connection(HOSTS[0], port, limit=1)
+            writer.write(b"GET /?large=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+            await until(lambda: len(listener._shares) == 1)
+            await until(lambda: len(listener._shares) == 0)
+            await close(writer)
+
+    monkeypatch.setattr(http_listening, "WRITE_STALL_S", 0.05)
     run(scenario, loop)
 
 
