@@ -40,6 +40,12 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also make admin-token, a secret for admin_token_file and for Prometheus",
     )
+    init.add_argument(
+        "--split",
+        action="store_true",
+        help="also copy what each server and client needs to a directory of its own, and ca.pem and"
+        " the token to one for Prometheus; none has the key of the authority or of another",
+    )
     return noun.parser
 
 
@@ -47,7 +53,8 @@ def _init(arguments: argparse.Namespace, output: Output) -> int:
     from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 
     directory = SecureDirectory(Path(arguments.directory).absolute())
-    made = directory.fill(arguments.host, arguments.client or (CLIENT_NAME,))
+    clients = arguments.client or (CLIENT_NAME,)
+    made = directory.fill(arguments.host, clients)
     with output.listing("name", "certificate", "key", "client_file") as listing:
         for name in made:
             certificate = directory.path / f"{name}.pem"
@@ -61,6 +68,8 @@ def _init(arguments: argparse.Namespace, output: Output) -> int:
             )
     if arguments.admin_token:
         output.remark(f"the token of admin ports is in {directory.fill_admin_token()}")
+    if arguments.split:
+        output.remark(f"each has what it needs in {', '.join(directory.split(clients))}")
     if not made:
         output.remark(f"{directory.path} has these certificates already")
     return ExitCode.DONE

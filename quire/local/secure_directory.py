@@ -9,9 +9,13 @@ names. A client also has `<name>.password`, and `<name>.properties`, the setting
 for a login with it; `<name>-keystore.pem`, the key and the certificate in one file as Java reads
 them, and `<name>-certificate.properties`, the settings of Kafka's tools for this certificate.
 `admin-token`, if it is wanted, is the secret of the servers' admin ports.
+
+`split` makes a directory for each server role and client, with copies of what it needs, and one for
+what monitors them. None has the authority's key, or the key of another.
 """
 
 import secrets
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +31,17 @@ from security.errors import CertificateError
 
 SERVER_ROLES: Final = ("bookie", "broker", "gateway", "console")
 CLIENT_NAME: Final = "client"
+MONITOR_NAME: Final = "prometheus"
+OWN_SUFFIXES: Final = (
+    ".pem",
+    "-key.pem",
+    ".toml",
+    ".password",
+    ".properties",
+    "-keystore.pem",
+    "-certificate.properties",
+)
+"""How the names of the files of a server role or client go on."""
 
 _CLIENT_FILE: Final = """\
 [tls]
@@ -123,6 +138,21 @@ class SecureDirectory:
             create_file(file, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode(), 0o600)
         return str(file)
 
+    def split(self, clients: Sequence[str] = (CLIENT_NAME,)) -> list[str]:
+        """Copy what each server role, each client and what monitors them needs to a directory of
+        its own, and return their paths. Raises CertificateError.
+        """
+        shared = (f"{AUTHORITY}.pem", TOKEN_NAME)
+        made: list[str] = []
+        for owner in (*SERVER_ROLES, *clients, MONITOR_NAME):
+            directory = self.path / owner
+            directory.mkdir(mode=0o700, exist_ok=True)
+            for name in (*shared, *(f"{owner}{each}" for each in OWN_SUFFIXES)):
+                if (self.path / name).exists():
+                    _copy(self.path / name, directory / name)
+            made.append(str(directory))
+        return made
+
     def _has_keystore(self, name: str) -> bool:
         """Return whether the files for Java exist; directories of older releases have none."""
         return Path(self.certificate_properties_file(name)).exists()
@@ -144,3 +174,10 @@ class SecureDirectory:
             keystore=keystore, authorities=self.path / f"{AUTHORITY}.pem"
         )
         create_file(Path(self.certificate_properties_file(name)), properties.encode(), 0o600)
+
+
+def _copy(source: Path, target: Path) -> None:
+    content = source.read_bytes()
+    if not target.exists() or target.read_bytes() != content:
+        target.unlink(missing_ok=True)
+        create_file(target, content, stat.S_IMODE(source.stat().st_mode))

@@ -1,16 +1,19 @@
 """The compose file: its schema, its commands, its configuration, and what monitors it."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
 
 from bookie.options import load_options
+from quire.local.secure_directory import SecureDirectory
 from tests.deploy.commands import DEPLOY, ROOT, assert_valid_configuration, parse_command
-from tests.deploy.compose_file import FILE, mounted_file, servers, services
+from tests.deploy.compose_file import FILE, mounted_file, servers, services, tls_directory
 
 CONFIGURATION = FILE.parent / "quire.toml"
 
@@ -78,6 +81,32 @@ def test_certificates_have_the_names_of_all_servers() -> None:
     names = parse_command(servers()["setup"]["command"]).host
     addressed = {name for name in servers() if name.startswith(("bookie-", "broker-", "console"))}
     assert set(names) == addressed
+
+
+def test_each_service_has_its_own_keys_alone(tmp_path: Path) -> None:
+    found = services({})
+    arguments = parse_command(found["setup"]["command"])
+    directory = SecureDirectory(tmp_path)
+    directory.fill(arguments.host)
+    directory.fill_admin_token()
+    assert arguments.admin_token
+    assert arguments.split
+    directory.split()
+    assert tls_directory(found["setup"]) == ""
+    owners = {"repair": "bookie", "operator": "client", "prometheus": ""}
+    for name, service in found.items():
+        if name == "setup" or not any("tls" in str(each) for each in service.get("volumes", ())):
+            continue
+        kind = name.rpartition("-")[0] or name
+        own = owners.get(kind, kind)
+        mounted = tmp_path / tls_directory(service)
+        keys = {each.name for each in mounted.glob("*key*")}
+        assert keys <= {f"{own}-key.pem", f"{own}-keystore.pem"}, name
+        assert bool(keys) == bool(own), name
+        text = json.dumps(tomllib.loads(CONFIGURATION.read_text()).get(kind, {}))
+        text += str(service.get("command")) + str(service.get("environment"))
+        for file in re.findall(r"/etc/quire/tls/([\w.-]+)", text):
+            assert (mounted / file).is_file(), f"{name} has {file}"
 
 
 def test_prometheus_scrapes_each_admin_port_with_the_token() -> None:

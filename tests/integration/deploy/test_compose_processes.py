@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from security.secret_files import read_secret
-from tests.deploy.compose_file import mounted_file, services
-from tests.support.deploy.running_compose import RunningCompose
+from tests.deploy.compose_file import mounted_file, services, tls_directory
+from tests.support.deploy.running_compose import TLS, RunningCompose
 
 LINES = "one\ntwo\n"
 
@@ -64,12 +64,12 @@ def test_entries_and_records_are_written_and_read(compose: RunningCompose) -> No
 
 
 def test_prometheus_reads_each_target_with_the_token_alone(compose: RunningCompose) -> None:
-    prometheus = mounted_file(services({})["prometheus"], "/etc/prometheus/prometheus.yaml")
-    (job,) = yaml.safe_load(prometheus.read_text())["scrape_configs"]
-    trusting = ssl.create_default_context(
-        cafile=compose.localized(job["tls_config"]["ca_file"], "bookie-1")
-    )
-    token = read_secret(compose.localized(job["authorization"]["credentials_file"], "bookie-1"))
+    prometheus = services({})["prometheus"]
+    settings = mounted_file(prometheus, "/etc/prometheus/prometheus.yaml").read_text()
+    settings = settings.replace(TLS, str(compose.tls / tls_directory(prometheus)))
+    (job,) = yaml.safe_load(settings)["scrape_configs"]
+    trusting = ssl.create_default_context(cafile=job["tls_config"]["ca_file"])
+    token = read_secret(job["authorization"]["credentials_file"])
     for target in job["static_configs"][0]["targets"]:
         name, _, port = target.partition(":")
         request = urllib.request.Request(f"https://{compose.addresses[name]}:{port}/metrics")

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.deploy.commands import DEPLOY
-from tests.deploy.compose_file import mounted_file, servers
+from tests.deploy.compose_file import mounted_file, servers, tls_directory
 
 START_S_MAX: Final = 400.0
 COMMAND_S_MAX: Final = 200.0
@@ -113,7 +113,9 @@ class RunningCompose:
         text = _PUBLISHED.sub(rf"{self.addresses[name]}:\1", text)
         text = text.replace("0.0.0.0", self.addresses[name])
         text = text.replace(CONFIGURATION, str(self._configuration(name)))
-        return text.replace(TLS, str(self.tls)).replace(DATA, str(self.data_of(name)))
+        if TLS in text:
+            text = text.replace(TLS, str(self.tls / tls_directory(self._services[name])))
+        return text.replace(DATA, str(self.data_of(name)))
 
     def data_of(self, name: str) -> Path:
         """Return the volume of a server."""

@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 from quire.local.secure_directory import TOKEN_BYTES, SecureDirectory
+from security.client_file import read_client_file
 from security.secret_files import read_secret
 
 
@@ -40,3 +41,24 @@ def test_the_token_of_admin_ports_is_made_once_and_is_private(tmp_path: Path) ->
     assert len(token) > TOKEN_BYTES
     assert directory.fill_admin_token() == file
     assert read_secret(file) == token
+
+
+def test_each_has_a_directory_with_what_it_needs(tmp_path: Path) -> None:
+    directory = SecureDirectory(tmp_path)
+    directory.fill(clients=("alice",))
+    directory.fill_admin_token()
+    for _ in range(2):
+        directory.split(("alice",))
+        names = {each.name for each in (tmp_path / "bookie").iterdir()}
+        assert names == {"bookie.pem", "bookie-key.pem", "bookie.toml", "ca.pem", "admin-token"}
+        assert {each.name for each in (tmp_path / "prometheus").iterdir()} == {
+            "ca.pem",
+            "admin-token",
+        }
+        own = read_client_file(str(tmp_path / "alice" / "alice.toml"))
+        assert own.context is not None
+        assert (tmp_path / "alice" / "alice.password").stat().st_mode & 0o777 == 0o600
+        (tmp_path / "bookie" / "bookie.pem").write_text("of an older certificate")
+    directory.split(("alice",))
+    made = (tmp_path / "bookie.pem").read_bytes()
+    assert (tmp_path / "bookie" / "bookie.pem").read_bytes() == made
