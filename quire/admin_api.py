@@ -3,7 +3,9 @@
 Leaves the choice of the request to the commands. Implements the part of HTTP that it needs, so
 that a client's installation needs no HTTP library.
 
-Invariant: a response is limited in bytes and in time.
+Invariants: a response is limited in bytes and in time. Where a server is comes from its
+registration, which may be another's: the token is sent over TLS, to a server with a certificate for
+this address, or to a port of this machine if the client's file allows it.
 """
 
 import asyncio
@@ -107,9 +109,17 @@ async def _exchange(
         raise AdminApiError(f"{url} is not an address of an admin server: http://host:port/...")
     context, token = None, identity.admin_token
     if parts.scheme == "https":
+        if token and identity.tls is None:
+            raise AdminApiError(
+                f"the token is not sent to {url}, because the client's file does not say whose"
+                " certificates it trusts: add [tls]"
+            )
         context = identity.context or client_context(TlsFiles())
-    elif token and not is_loopback(parts.hostname):
-        raise AdminApiError(f"{url} has no TLS: the token is not sent there")
+    elif token and not (identity.may_show_token and is_loopback(parts.hostname)):
+        raise AdminApiError(
+            f"{url} has no TLS: the token is not sent there. Give the server TLS; to one of this"
+            " machine it is sent with allow_plaintext = true below [admin] of the client's file"
+        )
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=context)
     try:
         target = parts.path + (f"?{parts.query}" if parts.query else "")

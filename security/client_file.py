@@ -6,7 +6,8 @@ Leaves the address of the cluster to the metadata URI, which names this file:
 
 Format: TOML. `[tls]` has `certificate`, `key` and `authorities`, each a PEM file. An empty `[tls]`
 uses the authorities of the system. `[admin]` has `token_file`, the secret for the servers' admin
-ports. `[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN for brokers alone), `user`
+ports; `allow_plaintext` is true if it may be sent without TLS, to servers of this machine alone.
+`[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN for brokers alone), `user`
 and `password_file`, for logins at brokers and bookies. `[zookeeper]` has `tls` (true: ZooKeeper is
 reached by TLS with the files of `[tls]`, or with its own `certificate`, `key` and `authorities`),
 and a digest login: `user` and `password_file`; `allow_plaintext` is true if the password may be
@@ -31,7 +32,7 @@ from security.zookeeper_access import NO_ACCESS, ZooKeeperAccess, check_user
 FILE_BYTES_MAX: Final = 64 * 1024
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tls": ("certificate", "key", "authorities"),
-    "admin": ("token_file",),
+    "admin": ("token_file", "allow_plaintext"),
     "sasl": ("mechanism", "user", "password_file"),
     "zookeeper": (
         "tls",
@@ -61,6 +62,8 @@ class ClientFile:
     """Files for TLS; None if the client uses none."""
     admin_token_file: str = ""
     """File with the secret for admin ports; empty if there is none."""
+    may_show_token: bool = False
+    """Whether the secret may be sent to a port of this machine without TLS."""
     sasl: SaslAccess | None = None
     """Login at brokers and bookies; None if there is none."""
     zookeeper: ZooKeeperAccess = NO_ACCESS
@@ -122,7 +125,8 @@ def parse_client_file(text: str, directory: Path) -> ClientFile:
     sasl = None
     if "sasl" in tables:
         sasl = sasl_access(*(_text(tables["sasl"], each) for each in TABLES["sasl"]))
-    return ClientFile(files, _text(admin, "token_file"), sasl, zookeeper)
+    may_show = bool(admin.get("allow_plaintext"))
+    return ClientFile(files, _text(admin, "token_file"), may_show, sasl, zookeeper)
 
 
 def _files(table: Mapping[str, str | bool]) -> TlsFiles:

@@ -86,7 +86,11 @@ def test_a_secret_of_an_admin_port(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text("secret\n")
-    assert parse_client_file('[admin]\ntoken_file = "token"', tmp_path).admin_token == "secret"
+    own = parse_client_file('[admin]\ntoken_file = "token"', tmp_path)
+    assert own.admin_token == "secret"
+    assert not own.may_show_token
+    text = '[admin]\ntoken_file = "token"\nallow_plaintext = true'
+    assert parse_client_file(text, tmp_path).may_show_token
 
 
 def test_zookeeper_has_the_files_of_tls_or_its_own() -> None:
