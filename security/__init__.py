@@ -4,6 +4,7 @@
 - `tls`: contexts of clients.
 - `renewed_tls`: new contexts of clients when their files change.
 - `server_tls`: contexts of servers, and new ones when their files change.
+- `refused_certificates`: certificates that servers refuse though an authority signed them.
 - `client_file`: the file with a client's identity.
 - `kafka_settings`: the same for Kafka's Python client.
 - `sasl_access`: login of a client at brokers and bookies.

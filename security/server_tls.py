@@ -1,7 +1,8 @@
 """TLS of servers: contexts from files, and new ones when the files change.
 
-Leaves listening to `serving.tls_listening`, clients' contexts to `security.tls`, and making
-certificates to `quire.local.development_certificates`.
+Leaves listening to `serving.tls_listening`, clients' contexts to `security.tls`, which certificates
+are refused to `security.refused_certificates`, and making certificates to
+`quire.local.development_certificates`.
 
 Format of the files: PEM. The file of a certificate has the whole chain, the server's own first.
 
@@ -15,7 +16,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from security.errors import CertificateError
+from security.errors import CertificateError, SecurityError
+from security.refused_certificates import RefusedCertificates
 from security.tls import TlsFiles, load_own, unusable
 
 
@@ -69,16 +71,18 @@ class ServerTls:
 
     files: TlsFiles
     clients: ClientCertificates
+    refused: RefusedCertificates = field(default_factory=RefusedCertificates)
+    """Certificates of clients that are refused."""
     context: ssl.SSLContext = field(init=False)
     expires_s: float = field(init=False)
     """When the certificate expires, in seconds of Unix time."""
     failure: str = field(init=False, default="")
     """Why the changed files cannot be used; empty if they can."""
-    _seen: tuple[tuple[int, int, int], ...] = field(init=False, default=())
+    _seen: object = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        """Load the files. Raises CertificateError."""
-        self._seen = self.files.state
+        """Load the files. Raises SecurityError."""
+        self._seen = (self.files.state, self.refused.state)
         self._load()
 
     def following_context(self, clients: ClientCertificates) -> ssl.SSLContext:
@@ -97,13 +101,14 @@ class ServerTls:
         """Load the files again if they changed; return whether there is a new context, or a new
         failure.
         """
-        state = self.files.state
+        state = (self.files.state, self.refused.state)
         if state == self._seen:
             return False
         self._seen = state
         try:
+            self.refused.load()
             self._load()
-        except CertificateError as error:
+        except SecurityError as error:
             self.failure = str(error)
         else:
             self.failure = ""

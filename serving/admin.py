@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from security.certificate_names import MappingRule, principal_of
 from security.principal import ANONYMOUS
+from security.refused_certificates import RefusedCertificates
 from serving.errors import CannotListenError
 from serving.http_ports.http_listening import HttpLimits, HttpListener, http_runner
 from serving.metrics import CONTENT_TYPE, metrics_text
@@ -68,6 +69,8 @@ class AdminAccess:
     """Principals, besides `changers`, whose certificates are enough for requests that change
     nothing. None: those of all clients.
     """
+    refused: RefusedCertificates = field(default_factory=RefusedCertificates)
+    """Certificates of clients that are refused."""
 
     def admits(self, request: web.Request) -> bool:
         """Return whether a request may be served."""
@@ -159,8 +162,10 @@ class AdminServer:
         )
         self._runner = http_runner(application, self._log)
         await self._runner.setup()
-        context = self._administered.access.context
-        self._listener = HttpListener(self._runner, context, self._log, HttpLimits())
+        access, limits = self._administered.access, HttpLimits()
+        self._listener = HttpListener(
+            self._runner, access.context, self._log, limits, access.refused
+        )
         try:
             return await self._listener.open(host, port)
         except OSError as error:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from security.certificate_names import DEFAULT_RULES, MappingRule, parse_mapping_rules
+from security.refused_certificates import RefusedCertificates
 from security.server_tls import ClientCertificates, ServerTls
 from security.tls import TlsFiles
 from serving.errors import OptionError
@@ -42,6 +43,11 @@ class CertificateOptions(ABC):
     tls_client_certificates: str = option(
         ClientCertificates.REQUIRED.value,
         "whether clients must have certificates: none, requested or required",
+    )
+    tls_refused_file: str = option(
+        "",
+        "serial numbers of clients' certificates that are refused though an authority signed them,"
+        " one a line",
     )
     tls_principal_rules: str = option(
         DEFAULT_RULES,
@@ -76,7 +82,8 @@ class CertificateOptions(ABC):
         if self.tls_mode is TlsMode.OFF:
             return None
         files = TlsFiles(self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
-        return ServerTls(files, ClientCertificates(self.tls_client_certificates))
+        refused = RefusedCertificates(self.tls_refused_file)
+        return ServerTls(files, ClientCertificates(self.tls_client_certificates), refused)
 
     def check_tls(self) -> None:
         """Check the options of TLS together. Raises OptionError."""
@@ -85,9 +92,14 @@ class CertificateOptions(ABC):
             parse_mapping_rules(self.tls_principal_rules)
         except ValueError as error:
             raise OptionError(f"tls_principal_rules: {error}") from error
+        wants_clients = self.tls_client_certificates != ClientCertificates.NONE
+        if self.tls_refused_file and (self.tls_mode is TlsMode.OFF or not wants_clients):
+            raise OptionError(
+                "tls_refused_file is set, and clients send no certificates: set"
+                " tls_client_certificates to requested or required, and use TLS"
+            )
         if self.tls_mode is TlsMode.OFF:
             return
-        wants_clients = self.tls_client_certificates != ClientCertificates.NONE
         for name, value in (
             ("tls_cert_file", self.tls_cert_file),
             ("tls_key_file", self.tls_key_file),

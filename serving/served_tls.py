@@ -70,7 +70,13 @@ class ServedTls(Collector):
         return self._tls
 
     def _listening(self, tls: ServerTls, *, is_required: bool) -> TlsListening:
-        return TlsListening(lambda: tls.context, self._log, self._counters, is_required=is_required)
+        return TlsListening(
+            lambda: tls.context,
+            self._log,
+            self._counters,
+            is_required=is_required,
+            refused=tls.refused,
+        )
 
     def admin_access(
         self, changers: frozenset[str] | None = None, readers: frozenset[str] | None = None
@@ -88,7 +94,8 @@ class ServedTls(Collector):
         takes = options.tls_client_certificates != ClientCertificates.NONE
         wanted = ClientCertificates.REQUESTED if takes else ClientCertificates.NONE
         context = self._tls.following_context(wanted)
-        return AdminAccess(token, context, takes, options.principal_rules, changers, readers)
+        rules, refused = options.principal_rules, self._tls.refused
+        return AdminAccess(token, context, takes, rules, changers, readers, refused)
 
     async def watch(self) -> None:
         """Load new files until cancelled."""

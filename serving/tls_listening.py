@@ -21,10 +21,11 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from security.refused_certificates import RefusedCertificates
 from security.shares import Shares
 from serving.address_limits import plain_address
 from serving.handshake_alert import AlertingContext
@@ -73,6 +74,8 @@ class TlsListening:
     is_required: bool = True
     """Whether connections without TLS are refused."""
     limits: TlsLimits = TlsLimits()
+    refused: RefusedCertificates = field(default_factory=RefusedCertificates)
+    """Certificates of clients that are refused."""
 
 
 class TlsListener:
@@ -178,7 +181,8 @@ class TlsListener:
                 counters.handshakes += 1
                 context.begin(listening.context(), connection)
                 rest_s = max(0.1, until_s - loop.time())
-                await begin_tls(connection, self._make, context, rest_s, SHUTDOWN_S)
+                refused = listening.refused
+                await begin_tls(connection, self._make, context, rest_s, SHUTDOWN_S, refused)
             else:
                 await loop.connect_accepted_socket(self._make, connection)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError

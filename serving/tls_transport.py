@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, cast
 
+from security.refused_certificates import RefusedCertificates
 from serving.overriding import override
 
 PIECE_BYTES: Final = 256 * 1024
@@ -284,9 +285,10 @@ async def begin_tls(
     context: ssl.SSLContext,
     handshake_s: float,
     shutdown_s: float,
+    refused: RefusedCertificates,
 ) -> None:
     """Finish the handshake of an accepted connection within `handshake_s`, and hand it to the
-    protocol that `make` returns. Raises OSError, TimeoutError.
+    protocol that `make` returns, unless its certificate is refused. Raises OSError, TimeoutError.
     """
     loop = asyncio.get_running_loop()
     outside, inside = _Arrivals(), _Arrivals()
@@ -311,11 +313,15 @@ async def begin_tls(
         tls = await starting
         if tls is None or inside.is_lost:
             raise ConnectionResetError(LOST)
+        outer = TlsTransport(tls, below, inner, shutdown_s)
+        why = refused.refusal(outer, tls.get_extra_info("peercert"))
+        if why:
+            raise ConnectionRefusedError(why)
     except BaseException:
         starting.cancel()
         inner.abort()
         raise
-    protocol, outer = make(), TlsTransport(tls, below, inner, shutdown_s)
+    protocol = make()
     outer.set_protocol(protocol)
     protocol.connection_made(outer)
     inside.hand_over(protocol)

@@ -125,7 +125,7 @@ class ConsoleServer:
         runner = http_runner(application, self._log)
         await runner.setup()
         self._parts.push_async_callback(runner.cleanup)
-        listener = HttpListener(runner, access.context, self._log, HTTP_LIMITS)
+        listener = HttpListener(runner, access.context, self._log, HTTP_LIMITS, access.refused)
         self._parts.callback(listener.close)
         try:
             _, port = await listener.open(options.host, options.port)

@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from aiohttp import web
 
+from security.refused_certificates import RefusedCertificates
 from security.shares import Shares
 from serving.address_limits import plain_address
 from serving.http_ports.http_log import http_logger
@@ -61,12 +62,14 @@ class HttpListener:
         context: SSLContext | None,
         log: ServerLog,
         limits: HttpLimits,
+        refused: RefusedCertificates,
     ) -> None:
         """`runner` was set up, and its caller cleans it up. Without `context` there is no TLS."""
         assert runner.server is not None, "it was set up"
         self._serve = cast("Callable[[], asyncio.Protocol]", runner.server)
         self._context = context
         self._log = log
+        self._refused = refused
         self._shares = Shares(limits.connections_max, limits.of_address_max)
         self._listening: asyncio.Server | TlsListener | None = None
 
@@ -74,7 +77,9 @@ class HttpListener:
         """Listen; return the host and port. Raises OSError."""
         if self._context is not None:
             context = self._context
-            listening = TlsListening(lambda: context, self._log, TlsCounters(), limits=TLS_LIMITS)
+            listening = TlsListening(
+                lambda: context, self._log, TlsCounters(), limits=TLS_LIMITS, refused=self._refused
+            )
             listener = self._listening = TlsListener(listening, self._make)
             name = await listener.open(host, port, BACKLOG)
             listener.start_serving()

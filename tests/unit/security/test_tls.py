@@ -1,6 +1,7 @@
 """Contexts from files: refused with a reason, and never without TLS 1.2."""
 
 import datetime
+import os
 import ssl
 import time
 from pathlib import Path
@@ -81,6 +82,17 @@ def test_the_end_of_a_certificate_is_known(files: TlsFiles) -> None:
     end_s = ServerTls(files, REQUIRED).expires_s
     days = (end_s - time.time()) / datetime.timedelta(days=1).total_seconds()
     assert CERTIFICATE_DAYS - 1 < days <= CERTIFICATE_DAYS
+
+
+def test_new_files_that_cannot_be_used_leave_the_old_certificate(files: TlsFiles) -> None:
+    tls = ServerTls(files, REQUIRED)
+    before = tls.context
+    for mode in (0o604, 0o600):
+        Path(files.key).chmod(mode)
+        os.utime(files.key, (mode, mode))
+        assert tls.reload()
+        assert bool(tls.failure) == (mode == 0o604)
+        assert (tls.context is before) == bool(tls.failure)
 
 
 def test_files_are_never_replaced(tmp_path: Path) -> None:

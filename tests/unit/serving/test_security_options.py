@@ -34,6 +34,7 @@ def test_the_defaults_fit_and_are_without_tls() -> None:
         (SecurityOptions(tls="on"), "tls must be one of off, optional, required"),
         (SecurityOptions(tls_client_certificates="yes"), "tls_client_certificates must be one of"),
         (SecurityOptions(tls_principal_rules="RULE:"), "tls_principal_rules"),
+        (SecurityOptions(tls_refused_file="refused"), "tls_refused_file"),
         (secure(tls_cert_file=""), "tls_cert_file is not set"),
         (secure("optional", tls_key_file=""), "tls_key_file is not set"),
         (secure(tls_ca_file=""), "tls_ca_file is not set"),

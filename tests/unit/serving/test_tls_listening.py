@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from cryptography import x509
 
 from quire.local.development_certificates import DevelopmentAuthority
+from security.refused_certificates import RefusedCertificates
 from security.server_tls import ClientCertificates, ServerTls
 from security.tls import TlsFiles, client_context
 from serving.audit_log import LOGGER
 from serving.overriding import override
 from serving.server_log import ServerLog
 from serving.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
-from tests.until import until
+from tests.until import until, within
 
 HOST, OTHER_HOST = "127.0.0.1", "127.0.0.2"
 LIMITS = TlsLimits()
@@ -54,7 +56,9 @@ class Served:
         self.files = TlsFiles(
             str(own.certificate), str(own.key), str(self.authority.files.certificate)
         )
-        self.tls = ServerTls(self.files, clients)
+        self.refused_file = directory / "refused.txt"
+        self.refused_file.write_text("# none yet\n")
+        self.tls = ServerTls(self.files, clients, RefusedCertificates(str(self.refused_file)))
         self.counters = TlsCounters()
         self.listener: TlsListener | None = None
         self.port = 0
@@ -64,7 +68,12 @@ class Served:
     ) -> None:
         log = ServerLog(asyncio.get_running_loop().time)
         listening = TlsListening(
-            lambda: self.tls.context, log, self.counters, is_required=is_required, limits=limits
+            lambda: self.tls.context,
+            log,
+            self.counters,
+            is_required=is_required,
+            limits=limits,
+            refused=self.tls.refused,
         )
         self.listener = TlsListener(listening, Echo)
         _, self.port = await self.listener.open(host, 0, 100)
@@ -132,6 +141,54 @@ async def test_a_host_without_an_address_of_this_machine_is_refused(serve: Serve
     served = serve(ClientCertificates.NONE)
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
         await served.open("192.0.2.1")
+
+
+def number_of(directory: Path, name: str) -> str:
+    """Return the line with which `openssl x509 -noout -serial` shows a certificate."""
+    decoded = x509.load_pem_x509_certificate((directory / f"{name}.pem").read_bytes())
+    return f"serial={decoded.serial_number:X}  # {name}, whose key was stolen\n"
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_refused_certificate_begins_no_connection_and_loses_open_ones(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def scenario() -> None:
+        served = Served(tmp_path, ClientCertificates.REQUIRED)
+        await served.open()
+        contexts = {name: served.client(name) for name in ("alice", "bob")}
+        ends = {}
+        for name, context in contexts.items():
+            ends[name] = await asyncio.open_connection(HOST, served.port, ssl=context)
+            ends[name][1].write(b"hello")
+            assert await ends[name][0].readexactly(5) == b"hello"
+        served.refused_file.write_text(number_of(tmp_path, "bob"))
+        assert served.tls.reload()
+        with contextlib.suppress(ConnectionError):
+            assert await within(ends["bob"][0].read(1)) == b""
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await served.echo(contexts["bob"])
+        assert await served.echo(contexts["alice"]) == b"hello"
+        ends["alice"][1].write(b"hello")
+        assert await ends["alice"][0].readexactly(5) == b"hello", "it is not cut"
+        served.refused_file.write_text("unreadable")
+        assert served.tls.reload()
+        assert "line 1" in served.tls.failure
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await served.echo(contexts["bob"])
+        for _, writer in ends.values():
+            writer.close()
+        assert served.listener is not None
+        served.listener.close()
+        await asyncio.sleep(0.01)
+
+    caplog.set_level(logging.INFO, LOGGER)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
+    refused = [each.fields for each in caplog.records if hasattr(each, "fields")]
+    assert any("refuses the certificate" in each["reason"] for each in refused)
 
 
 async def test_one_answer_that_is_not_read_pauses_its_connection(

@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from quire.local.development_certificates import DevelopmentAuthority
+from security.refused_certificates import RefusedCertificates
 from security.server_tls import ClientCertificates, ServerTls
 from security.tls import TlsFiles, client_context
 from serving.overriding import override
@@ -76,7 +77,8 @@ class Pair:
             plain = socket.create_connection(name)
             accepted, _ = listening.accept()
         accepted.setblocking(False)
-        begun = begin_tls(accepted, lambda: self.answering, self._server, 5, 5)
+        refused = RefusedCertificates()
+        begun = begin_tls(accepted, lambda: self.answering, self._server, 5, 5, refused)
         _, self.client = await asyncio.gather(begun, asyncio.to_thread(self._greet, plain, first))
 
     def _greet(self, plain: socket.socket, first: bytes) -> ssl.SSLSocket:

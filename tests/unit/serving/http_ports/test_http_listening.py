@@ -8,6 +8,7 @@ import pytest
 import uvloop
 from aiohttp import ClientSession, web
 
+from security.refused_certificates import RefusedCertificates
 from serving.http_ports import http_listening
 from serving.http_ports.http_listening import HttpLimits, HttpListener, http_runner
 from serving.server_log import ServerLog
@@ -33,7 +34,7 @@ async def serving(limits: HttpLimits) -> AsyncIterator[tuple[HttpListener, int]]
     log = ServerLog(asyncio.get_running_loop().time)
     runner = http_runner(application, log)
     await runner.setup()
-    listener = HttpListener(runner, None, log, limits)
+    listener = HttpListener(runner, None, log, limits, RefusedCertificates())
     try:
         _, port = await listener.open("0.0.0.0", 0)
         yield listener, port
