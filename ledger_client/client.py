@@ -145,7 +145,8 @@ class LedgerClient(Handle):
         """Create a ledger and open it for writing: await the result, or enter it.
 
         With `encryption`, payloads are encrypted before they leave the client; a
-        `PayloadEncryption` says how the payloads to append, which are ciphertext, were encrypted.
+        `PayloadEncryption` says how the payloads to append, which are ciphertext, were encrypted. A
+        `password` has at least 16 bytes.
 
         Leaving its block waits for pending appends and closes the ledger. An id that you choose
         must never have been used or allocated: choose far above the allocated ones, which begin at

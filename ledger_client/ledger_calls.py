@@ -57,6 +57,10 @@ ID_IS_ALLOCATED: Final = (
 )
 ID_ATTEMPTS_MAX: Final = 100
 """Maximum number of allocated ids to skip because users chose them for their ledgers."""
+PASSWORD_BYTES_MIN: Final = 16
+"""Least length of a new ledger's password: a bookie could guess a shorter one from the key that it
+gets, and with it make MACs.
+"""
 PASSWORD_ASKED_MAX: Final = 3
 PASSWORD_TIMEOUT_S: Final = 1.0
 
@@ -90,6 +94,11 @@ class NewLedger:
         """
         if ledger_id is not None and not is_ledger_id(ledger_id):
             raise ValueError(f"{ledger_id} is not a ledger id: use 0 to 2^63 - 1")
+        if 0 < len(password) < PASSWORD_BYTES_MIN:
+            raise ValueError(
+                f"the password has {len(password)} bytes, and could be guessed: use at least"
+                f" {PASSWORD_BYTES_MIN} random ones, such as secrets.token_bytes(32), or none"
+            )
         custom = dict(metadata or {})
         for key, value in custom.items():
             if not isinstance(key, str) or not isinstance(value, str | bytes):

@@ -259,7 +259,7 @@ def _workload(rng: random.Random, theme: str, duration_s: float) -> Workload:
         pending_max=rng.choice((1, 8, 40)),
         pause_between_s=duration_s / rng.choice((120, 240) if is_full else (30, 60, 120)),
         takeover_share=0.8 if theme == "recoveries" else rng.choice((0.0, 0.3, 0.8)),
-        password=rng.choice((b"", b"", b"secret")),
+        password=rng.choice((b"", b"", b"a secret password")),
     )
 
 

@@ -193,9 +193,14 @@ def test_a_keyed_and_striped_ledger_goes_through_every_job(
 ) -> None:
     payloads = [b"%d" % number for number in range(3_000)]
     quorum = Quorum(ensemble=4, write=2, ack=2)
-    with client.create_ledger(quorum, digest="hmac-sha256", password=b"secret") as writer:
+    with client.create_ledger(
+        quorum, digest="hmac-sha256", password=b"a secret password"
+    ) as writer:
         writer.append_many(payloads)
-    assert findings_of(scrub(spark, cluster.metadata, [writer.id], password=b"secret")) == []
+    assert (
+        findings_of(scrub(spark, cluster.metadata, [writer.id], password=b"a secret password"))
+        == []
+    )
     options = {"password": "secret"}
     archive(spark, cluster.metadata, str(tmp_path), [writer.id], options=options)
     chain = f"keyed-{writer.id}"

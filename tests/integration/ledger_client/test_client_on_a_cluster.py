@@ -109,17 +109,17 @@ async def test_passwords(cluster: LocalCluster, digest: str) -> None:
         LedgerClient(cluster.metadata_uri) as client,
         LedgerClient(cluster.metadata_uri) as other,
     ):
-        ledger = await client.create_ledger(THREE, digest=digest, password=b"right")
+        ledger = await client.create_ledger(THREE, digest=digest, password=b"the right password")
         await ledger.append(b"secret")
         for wrong in (b"wrong", b""):
             with pytest.raises(UnauthorizedError):
                 await other.open_ledger(ledger.id, password=wrong)
             with pytest.raises(UnauthorizedError):
                 await other.recover_ledger(ledger.id, password=wrong)
-        await other.recover_ledger(ledger.id, password=b"right")
+        await other.recover_ledger(ledger.id, password=b"the right password")
         with pytest.raises(UnauthorizedError):
             await other.open_ledger(ledger.id, password=b"wrong")
-        assert await entries_of(other, ledger.id, 0, b"right") == [b"secret"]
+        assert await entries_of(other, ledger.id, 0, b"the right password") == [b"secret"]
 
 
 async def test_refusals(cluster: LocalCluster) -> None:

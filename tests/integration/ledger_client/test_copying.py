@@ -119,12 +119,14 @@ async def write_closed(client: LedgerClient, quorum: Quorum, **options: object) 
 async def test_a_fresh_bookie_holds_all_when_the_only_other_is_killed(
     cluster: LocalCluster, client: LedgerClient, digest: str
 ) -> None:
-    ledger_id = await write_closed(client, Quorum.all(1), digest=digest, password=b"secret")
+    ledger_id = await write_closed(
+        client, Quorum.all(1), digest=digest, password=b"a secret password"
+    )
     before = await stored(client, ledger_id)
     (original,) = before.fragments[0].ensemble
     target = spare_of(cluster, before)
     seen: list[CopyProgress] = []
-    work = await copier(client, ledger_id, password=b"secret", on_progress=seen.append)
+    work = await copier(client, ledger_id, password=b"a secret password", on_progress=seen.append)
     after, _ = await work.copy_fragment(
         LedgerId(ledger_id), EntryId(0), BookieId(target.id), original
     )
@@ -134,7 +136,7 @@ async def test_a_fresh_bookie_holds_all_when_the_only_other_is_killed(
     assert len(seen) > 10, "a piece at a time"
     killed = next(b for b in cluster.bookies if b.id == original)
     killed.kill()
-    await check_all(client, ledger_id, b"secret")
+    await check_all(client, ledger_id, b"a secret password")
     await killed.restart()
 
 

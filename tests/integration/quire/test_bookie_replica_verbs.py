@@ -15,7 +15,7 @@ from tests.integration.quire.command import pause_repair, run_quire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PASSWORD = b"a password"
+PASSWORD = b"a longer password"
 NO_LEDGER = 123_456
 
 

@@ -100,7 +100,9 @@ async def test_copies_that_a_bookie_missed(cluster: LocalCluster) -> None:
 async def test_a_ledger_with_a_password(cluster: LocalCluster) -> None:
     with running_console(cluster.metadata_uri) as address:
         async with ClientSession(address) as http, LedgerClient(cluster.metadata_uri) as client:
-            async with client.create_ledger(Quorum(3, 3, 2), password=b"secret") as ledger:
+            async with client.create_ledger(
+                Quorum(3, 3, 2), password=b"a secret password"
+            ) as ledger:
                 await ledger.append(b"classified")
                 text = await page(http, f"/ledgers/{ledger.id}?from=0")
                 assert "without the ledger's password" in text

@@ -95,7 +95,7 @@ def test_an_unknown_ledger(cluster: RunningCluster) -> None:
 
 def test_a_password_is_needed(cluster: RunningCluster, tmp_path: Path) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
-    right.write_text("secret\n")
+    right.write_text("a secret password\n")
     wrong.write_text("guess\n")
     for each in (right, wrong):
         each.chmod(0o600)

@@ -32,7 +32,9 @@ async def test_what_a_wiped_bookie_held_is_copied_and_another_one_is_drained(
         await RepairSettingsStore(store, rng).change(lost_after_s=3, urgent_after_s=3)
         ids: list[LedgerId] = []
         for digest in ("crc32c", "hmac-sha256"):
-            async with client.create_ledger(THREE, digest=digest, password=b"secret") as writer:
+            async with client.create_ledger(
+                THREE, digest=digest, password=b"a secret password"
+            ) as writer:
                 await writer.append_many(b"%d" % each for each in range(COUNT))
             ids.append(LedgerId(writer.id))
 
@@ -57,6 +59,6 @@ async def test_what_a_wiped_bookie_held_is_copied_and_another_one_is_drained(
                 await asyncio.sleep(0.2)
         assert not await is_named(drained)
         for each in ids:
-            found = await entries_of(client, each, COUNT - 1, b"secret")
+            found = await entries_of(client, each, COUNT - 1, b"a secret password")
             assert found == [b"%d" % number for number in range(COUNT)]
         await store.aclose()

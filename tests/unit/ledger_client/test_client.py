@@ -35,7 +35,7 @@ from tests.until import until
 async def test_append_close_and_read(cluster: TestCluster, digest: str) -> None:
     async with cluster.client() as client:
         async with client.create_ledger(
-            THREE, metadata={"app": "orders"}, digest=digest, password=b"p"
+            THREE, metadata={"app": "orders"}, digest=digest, password=b"a secret password"
         ) as ledger:
             assert await ledger.append(b"order-1") == 0
             assert await ledger.append_many([b"order-2", b"order-3"]) == range(1, 3)
@@ -48,7 +48,7 @@ async def test_append_close_and_read(cluster: TestCluster, digest: str) -> None:
         assert info.metadata == {"app": "orders"}
         assert info.is_closed
         assert list(info.bookies) == list(info.fragments[0].ensemble)
-        found = await entries_of(client, ledger.id, 3, b"p")
+        found = await entries_of(client, ledger.id, 3, b"a secret password")
         assert found == [b"order-1", b"order-2", b"order-3", b"order-4"]
 
 

@@ -150,7 +150,7 @@ async def test_an_entry_over_the_limit(cluster: TestCluster) -> None:
 @pytest.mark.parametrize("closed", [True, False])
 async def test_the_wrong_password(cluster: TestCluster, digest: str, closed: bool) -> None:
     client, other = cluster.client(), cluster.client()
-    ledger = await client.create_ledger(THREE, digest=digest, password=b"right")
+    ledger = await client.create_ledger(THREE, digest=digest, password=b"the right password")
     await ledger.append(b"secret")
     if closed:
         await ledger.aclose()
@@ -163,7 +163,16 @@ async def test_the_wrong_password(cluster: TestCluster, digest: str, closed: boo
             await other.recover_ledger(ledger.id, password=b"wrong")
         with pytest.raises(UnauthorizedError, match="another password"):
             await client.open_ledger(ledger.id, password=b"wrong")
-    assert await entries_of(other, ledger.id, 0, b"right") == [b"secret"]
+    assert await entries_of(other, ledger.id, 0, b"the right password") == [b"secret"]
+
+
+async def test_a_new_ledger_has_no_password_that_can_be_guessed(cluster: TestCluster) -> None:
+    client = cluster.client()
+    for short in (b"p", b"15 bytes of it."):
+        with pytest.raises(ValueError, match=r"could be guessed: use at least 16 random ones"):
+            await client.create_ledger(THREE, password=short)
+    async with client.create_ledger(THREE, password=b"16 bytes of that"):
+        pass
 
 
 async def test_entries_that_do_not_exist(cluster: TestCluster) -> None:

@@ -18,7 +18,7 @@ from metadata.repair.repair_key import read_or_create_repair_key
 from tests.support.bookie.bookie_machine import Machine, Running
 
 COUNT = 300
-PASSWORD = b"secret"
+PASSWORD = b"a secret password"
 TIMEOUT_S = 5.0
 
 

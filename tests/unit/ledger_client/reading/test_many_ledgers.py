@@ -99,10 +99,12 @@ async def test_an_open_ledger_is_read_to_its_lac(client: LedgerClient) -> None:
 
 
 async def test_a_wrong_password_is_refused(client: LedgerClient) -> None:
-    ledger_id = await written(client, 2, password=b"right")
+    ledger_id = await written(client, 2, password=b"the right password")
     parts = await parts_of(client, [LedgerRange(ledger_id, 0, 1)], password=b"wrong")
     assert [type(part.failure) for part in parts] == [UnauthorizedError]
-    assert texts(await parts_of(client, [LedgerRange(ledger_id, 0, 1)], password=b"right"), 0)
+    assert texts(
+        await parts_of(client, [LedgerRange(ledger_id, 0, 1)], password=b"the right password"), 0
+    )
 
 
 async def test_a_large_range_pauses_until_its_entries_are_taken(

@@ -28,7 +28,7 @@ from serving.overriding import override
 from tests.support.ledger_client.cluster import THREE, TestCluster
 
 SIZE = 40
-PASSWORD = b"a password"
+PASSWORD = b"a longer password"
 
 
 class FakeReading(ReplicaReading):
