@@ -7,9 +7,10 @@ Leaves what the product does in other surroundings to `tests/integration/quire/t
 import os
 import resource
 import signal
+import socket
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 LEFT_OUT: Final = (
     "CLICOLOR",
@@ -59,10 +60,24 @@ def make_plain() -> None:
     time.tzset()
     os.umask(UMASK)
     _listen_to_signals()
+    socket.getaddrinfo = _addresses
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     sys.dont_write_bytecode = False  # tests start thousands of processes: each would compile Quire
+
+
+_GIVEN_ADDRESSES: Final = socket.getaddrinfo
+
+
+def _addresses(host: Any, port: Any, family: int = 0, *options: Any, **named: Any) -> Any:
+    """Return the addresses of a host; `localhost` has no address of IPv6.
+
+    Where a machine gives it one, but has no IPv6, aiohttp leaves a socket behind on Python 3.14.
+    """
+    if host in ("localhost", b"localhost") and family == socket.AF_UNSPEC:
+        family = socket.AF_INET
+    return _GIVEN_ADDRESSES(host, port, family, *options, **named)
 
 
 def _listen_to_signals() -> None:
