@@ -1,4 +1,4 @@
-"""One Spark session and one real cluster for all Spark tests of a run."""
+"""One Spark session and one real cluster for all Spark tests of a run, and quicker starts."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -10,6 +10,7 @@ from ledger_client.sync import LedgerClient, LedgerWriter
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from spark_io.launching import session
+from tests.support.quire.forks.forked_server import forked_servers
 from tests.support.quire.in_thread import InThread
 
 pyspark = pytest.importorskip("pyspark", reason="the Spark tests need the extra `spark`")
@@ -50,6 +51,12 @@ class RunningCluster:
 
     def stop(self) -> None:
         self._in_thread.__exit__()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_starts() -> Iterator[None]:
+    with forked_servers():
+        yield
 
 
 @pytest.fixture(scope="session")
