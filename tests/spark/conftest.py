@@ -1,7 +1,9 @@
 """One Spark session and one real cluster for all Spark tests of a run, and quicker starts."""
 
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 
@@ -10,6 +12,7 @@ from ledger_client.sync import LedgerClient, LedgerWriter
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from spark_io.launching import session
+from tests.spark.driver_process import SHORT_LIVED_JAVA
 from tests.support.quire.forks.forked_server import forked_servers
 from tests.support.quire.in_thread import InThread
 
@@ -55,7 +58,7 @@ class RunningCluster:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_starts() -> Iterator[None]:
-    with forked_servers():
+    with forked_servers(), patch.dict(os.environ, SHORT_LIVED_JAVA):
         yield
 
 

@@ -14,8 +14,8 @@ DRIVER_GROUP = "QUIRE_TEST_DRIVER_GROUP"
 """Marks the process group of a driver and its Java; the Python workers create a separate one."""
 LOG_TAIL_CHARACTERS = 6_000
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Environment of a Java that runs for less than a minute: its second compiler costs more than it
-saves.
+"""Environment of the Java of tests and of their drivers: it runs for less than a few minutes, and
+its second compiler costs more than it saves.
 """
 
 

@@ -6,14 +6,13 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
 from spark_io.launching import prepare_environment
-from tests.spark.driver_process import SHORT_LIVED_JAVA
 
 
 @contextmanager
@@ -55,7 +54,7 @@ def connect_server(directory: Path) -> Iterator[str]:
     settings = [word for name, text in conf.items() for word in ("--conf", f"{name}={text}")]
     server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer")
     words = ("--master", "local[2]", *server, *settings, "spark-internal")
-    process = start_spark(log, "spark-submit", *words, environment=SHORT_LIVED_JAVA)
+    process = start_spark(log, "spark-submit", *words)
     try:
         port = wait_for(log, r"Spark Connect server started at: \S*:(\d+)")
         yield f"sc://127.0.0.1:{port}"
@@ -63,13 +62,9 @@ def connect_server(directory: Path) -> Iterator[str]:
         end([process])
 
 
-def start_spark(
-    log: Path, command: str, *words: str, environment: Mapping[str, str] | None = None
-) -> "subprocess.Popen[bytes]":
-    """Start a command of Spark's folder bin, with this process's environment and more variables;
-    its output goes to the log.
-    """
-    variables = {**os.environ, **(environment or {})}
+def start_spark(log: Path, command: str, *words: str) -> "subprocess.Popen[bytes]":
+    """Start a command of Spark's folder bin; its output goes to the log."""
+    variables = dict(os.environ)
     prepare_environment(variables)
     home = Path(pyspark.__file__).parent
     variables |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
