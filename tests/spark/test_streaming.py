@@ -10,31 +10,13 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.streaming.query import StreamingQuery
 
 from ledger_client import LedgerError, Quorum
 from ledger_client.sync import LedgerClient
 from tests.spark.conftest import SEEN_BY_ALL, RunningCluster, wait_until_seen
+from tests.spark.streams import finish, into_files, stream
 
 Write = Callable[..., int]
-
-
-def stream(spark: SparkSession, cluster: RunningCluster, **options: object) -> DataFrame:
-    reader = spark.readStream.format("ledger").option("metadata", cluster.metadata)
-    return reader.options(**{name: str(value) for name, value in options.items()}).load()
-
-
-def into_files(frame: DataFrame, directory: Path) -> StreamingQuery:
-    writing = frame.writeStream.format("parquet").option("path", str(directory / "table"))
-    writing = writing.option("checkpointLocation", str(directory / "checkpoint"))
-    return writing.trigger(availableNow=True).start()
-
-
-def finish(query: StreamingQuery) -> list[int]:
-    """Wait for the end; return the number of rows of each micro-batch."""
-    query.awaitTermination(120)
-    assert not query.isActive, "it ends by itself"
-    return [int(each["numInputRows"]) for each in query.recentProgress if each["numInputRows"]]
 
 
 def rows(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
 from broker_layer.kafka.record_batch import ControlKind, Producer
 from spark_io.progress import entries_behind
 from tests.spark.conftest import RunningCluster
+from tests.spark.streams import finish, into_files, stream
 from tests.spark.topic_logs import WrittenTopic, records
 
 Table = list[tuple[int, int]]
@@ -23,28 +23,6 @@ def topic(cluster: RunningCluster) -> Iterator[WrittenTopic]:
     made = cluster.run(WrittenTopic.create(cluster.metadata, f"orders-{uuid.uuid4()}", 2))
     yield made
     cluster.run(made.aclose())
-
-
-def stream(
-    spark: SparkSession, cluster: RunningCluster, topic: str, **options: object
-) -> DataFrame:
-    reader = spark.readStream.format("topic").option("metadata", cluster.metadata)
-    reader = reader.options(**{name: str(value) for name, value in options.items()})
-    return reader.option("topic", topic).load()
-
-
-def into_files(frame: DataFrame, directory: Path, *, once: bool = True) -> StreamingQuery:
-    writing = frame.writeStream.format("parquet").option("path", str(directory / "table"))
-    writing = writing.option("checkpointLocation", str(directory / "checkpoint"))
-    trigger = writing.trigger(availableNow=True) if once else writing
-    return trigger.start()
-
-
-def finish(query: StreamingQuery) -> list[int]:
-    """Wait for the end; return the number of rows of each micro-batch."""
-    query.awaitTermination(120)
-    assert not query.isActive, "it ends by itself"
-    return [int(each["numInputRows"]) for each in query.recentProgress if each["numInputRows"]]
 
 
 def rows(spark: SparkSession, directory: Path) -> Table:
@@ -59,7 +37,7 @@ def test_a_topic_is_followed_across_restarts(
     cluster.run(topic.lead(1))
     cluster.run(topic.append(0, *[records(n, 10) for n in range(0, 200, 10)]))
     cluster.run(topic.append(1, records(0, 100)))
-    frame = stream(spark, cluster, topic.name, maxOffsetsPerTrigger=120)
+    frame = stream(spark, cluster, "topic", topic=topic.name, maxOffsetsPerTrigger=120)
     query = into_files(frame, tmp_path)
     assert finish(query) == [120, 120, 60]
     with_rows = [each for each in query.recentProgress if each["numInputRows"]]
@@ -78,7 +56,7 @@ def test_a_running_query_follows_rolls_leaders_and_new_partitions(
 ) -> None:
     cluster.run(topic.lead(0, segment_bytes=60_000))
     cluster.run(topic.append(0, records(0, 5)))
-    query = into_files(stream(spark, cluster, topic.name), tmp_path, once=False)
+    query = into_files(stream(spark, cluster, "topic", topic=topic.name), tmp_path, once=False)
     query.processAllAvailable()
     cluster.run(topic.roll(0, 5))
     cluster.run(topic.lead(1))
@@ -106,7 +84,7 @@ def test_a_transaction_is_seen_once_it_is_committed(
         producer = Producer(producer_id, 0, 0)
         work = topic.append(0, records(0, count), producer=producer, is_transactional=True)
         cluster.run(work)
-    frame = stream(spark, cluster, topic.name)
+    frame = stream(spark, cluster, "topic", topic=topic.name)
     assert finish(into_files(frame, tmp_path)) == []
     cluster.run(topic.end_transaction(0, ControlKind.ABORT, Producer(1, 0)))
     assert finish(into_files(frame, tmp_path)) == []
@@ -123,11 +101,15 @@ def test_records_deleted_by_retention_end_a_query_or_are_left_out(
     cluster.run(log.delete_records(50))
     cluster.run(topic.append(0, records(0, 10)))
     start = json.dumps({topic.name: {"0": 10, "1": 0}})
-    query = into_files(stream(spark, cluster, topic.name, startingOffsets=start), tmp_path)
+    query = into_files(
+        stream(spark, cluster, "topic", topic=topic.name, startingOffsets=start), tmp_path
+    )
     with contextlib.suppress(Exception):
         query.awaitTermination(120)
     assert "partition 0, offsets 10 to 49" in str(query.exception())
-    rest = stream(spark, cluster, topic.name, startingOffsets=start, failOnDataLoss="false")
+    rest = stream(
+        spark, cluster, "topic", topic=topic.name, startingOffsets=start, failOnDataLoss="false"
+    )
     finish(into_files(rest, tmp_path))
     assert rows(spark, tmp_path) == [(0, n) for n in range(50, 110)]
 
@@ -135,7 +117,7 @@ def test_records_deleted_by_retention_end_a_query_or_are_left_out(
 def test_a_deleted_topic_ends_a_query(
     spark: SparkSession, cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    query = into_files(stream(spark, cluster, "never-made"), tmp_path)
+    query = into_files(stream(spark, cluster, "topic", topic="never-made"), tmp_path)
     with contextlib.suppress(Exception):
         query.awaitTermination(120)
     assert "'never-made' does not exist" in str(query.exception())
