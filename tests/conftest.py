@@ -13,8 +13,18 @@ from tests.part import Part
 from tests.surroundings import make_plain
 
 MARKED_DIRECTORIES = ("tour", "integration", "spark", "campaign", "kafka", "browser")
-FIRST = ("tour", "integration")
-"""Directories whose files take longest: several workers end at about the same time."""
+FIRST = (
+    "tour",
+    "integration",
+    "spark/test_deployment.py",
+    "spark/day",
+    "spark/test_recreated.py",
+    "spark/test_streaming.py",
+    "spark/test_standalone.py",
+    "spark/test_commands.py",
+    "spark/test_encrypted.py",
+)
+"""Files that take longest, and directories of such: several workers end at about the same time."""
 TESTS = Path(__file__).parent
 
 make_plain()
@@ -59,8 +69,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> int:
-    directory = item.path.relative_to(TESTS).parts[0]
-    return FIRST.index(directory) if directory in FIRST else len(FIRST)
+    path = f"{item.path.relative_to(TESTS).as_posix()}/"
+    ranks = (rank for rank, each in enumerate(FIRST) if path.startswith(f"{each}/"))
+    return next(ranks, len(FIRST))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
