@@ -88,10 +88,28 @@ def cluster() -> Iterator[RunningCluster]:
 
 @pytest.fixture
 def own_cluster() -> Iterator[RunningCluster]:
-    """Start a cluster for one test that kills bookies or damages copies; nothing repairs them."""
+    """Start a cluster for one test that wants it empty, or kills bookies; nothing repairs them."""
     made = RunningCluster(BOOKIES, repair=False)
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="module")
+def unrepaired_cluster() -> Iterator[RunningCluster]:
+    made = RunningCluster(BOOKIES, repair=False)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def fragile_cluster(unrepaired_cluster: RunningCluster) -> RunningCluster:
+    """Return a cluster for tests of one module that kill bookies or damage copies. Bookies that
+    earlier tests killed are started again; nothing repairs their copies.
+    """
+    for bookie in unrepaired_cluster.bookies:
+        if not bookie.is_running:
+            unrepaired_cluster.run(bookie.restart())
+    return unrepaired_cluster
 
 
 @pytest.fixture(scope="module")

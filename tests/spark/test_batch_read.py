@@ -105,35 +105,35 @@ def test_an_open_ledger_is_read_up_to_its_lac_and_not_fenced(
 
 
 def test_rows_have_the_number_of_their_fragment(
-    spark: SparkSession, own_cluster: RunningCluster
+    spark: SparkSession, fragile_cluster: RunningCluster
 ) -> None:
-    with LedgerClient(own_cluster.metadata) as client:
+    with LedgerClient(fragile_cluster.metadata) as client:
         with client.create_ledger(Quorum.majority(3)) as writer:
             writer.append_many(entries(1_000))
             member = writer.info.fragments[0].ensemble[0]
-            next(each for each in own_cluster.bookies if each.id == member).kill()
+            next(each for each in fragile_cluster.bookies if each.id == member).kill()
             writer.append_many(entries(1_000))
         assert len(writer.info.fragments) == 2
         boundary = writer.info.fragments[1].first_entry_id
-    rows = read(spark, own_cluster, ledger=writer.id).orderBy("entry_id").collect()
+    rows = read(spark, fragile_cluster, ledger=writer.id).orderBy("entry_id").collect()
     assert len(rows) == 2_000
     assert [row.fragment for row in rows] == [int(n >= boundary) for n in range(2_000)]
 
 
-def test_a_damaged_replica_is_skipped(spark: SparkSession, own_cluster: RunningCluster) -> None:
+def test_a_damaged_replica_is_skipped(spark: SparkSession, fragile_cluster: RunningCluster) -> None:
     payloads = entries(2_000)
-    with LedgerClient(own_cluster.metadata) as client:
+    with LedgerClient(fragile_cluster.metadata) as client:
         with client.create_ledger(Quorum.all(3)) as writer:
             writer.append_many(payloads)
         member = writer.info.fragments[0].ensemble[1]
-    bookie = next(each for each in own_cluster.bookies if each.id == member)
-    own_cluster.run(bookie.stop())
+    bookie = next(each for each in fragile_cluster.bookies if each.id == member)
+    fragile_cluster.run(bookie.stop())
     for path in (bookie.data_dir / "log").glob("*.log"):
         data = path.read_bytes()
         path.write_bytes(data.replace(b"1234 xxx", b"1234 xxz"))
-    own_cluster.run(bookie.start())
+    fragile_cluster.run(bookie.start())
     for _ in range(3):
-        rows = read(spark, own_cluster, ledger=writer.id).orderBy("entry_id").collect()
+        rows = read(spark, fragile_cluster, ledger=writer.id).orderBy("entry_id").collect()
         assert [bytes(row.data) for row in rows] == payloads
 
 
@@ -201,17 +201,19 @@ def test_another_schema_is_refused(spark: SparkSession, cluster: RunningCluster)
         reader.option("ledger", "1").load().count()
 
 
-def test_bookies_that_are_down_are_named(spark: SparkSession, own_cluster: RunningCluster) -> None:
-    with LedgerClient(own_cluster.metadata) as client:
+def test_bookies_that_are_down_are_named(
+    spark: SparkSession, fragile_cluster: RunningCluster
+) -> None:
+    with LedgerClient(fragile_cluster.metadata) as client:
         with client.create_ledger(Quorum(2, 2, 2)) as writer:
             writer.append_many(entries(100))
         members = writer.info.fragments[0].ensemble
-    for bookie in own_cluster.bookies:
+    for bookie in fragile_cluster.bookies:
         if bookie.id in members:
             bookie.kill()
     frame = read(
         spark,
-        own_cluster,
+        fragile_cluster,
         ledger=writer.id,
         failOnDataLoss="false",
         **{"client.call_timeout_s": "2", "client.read_timeout_s": "1"},
@@ -285,16 +287,16 @@ def test_small_ledgers_of_a_chain_with_a_deleted_one(
 
 
 def test_ids_without_payloads_need_no_bookie(
-    spark: SparkSession, own_cluster: RunningCluster
+    spark: SparkSession, fragile_cluster: RunningCluster
 ) -> None:
     with (
-        LedgerClient(own_cluster.metadata) as client,
+        LedgerClient(fragile_cluster.metadata) as client,
         client.create_ledger(Quorum.all(3)) as writer,
     ):
         writer.append_many(entries(70_000))
-    for bookie in own_cluster.bookies:
+    for bookie in fragile_cluster.bookies:
         bookie.kill()
-    frame = read(spark, own_cluster, ledger=writer.id, includeValue="false")
+    frame = read(spark, fragile_cluster, ledger=writer.id, includeValue="false")
     found = frame.agg({"entry_id": "sum", "*": "count"}).collect()[0]
     assert (found["count(1)"], found["sum(entry_id)"]) == (70_000, 35_000 * 69_999)
 

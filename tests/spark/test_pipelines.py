@@ -88,13 +88,13 @@ def test_scrub_finds_what_was_planted_and_nothing_else(
 
 
 def test_scrub_reports_no_copy_of_an_unreachable_bookie_as_missing(
-    spark: SparkSession, own_cluster: RunningCluster
+    spark: SparkSession, fragile_cluster: RunningCluster
 ) -> None:
-    with LedgerClient(own_cluster.metadata, config=PATIENT) as client:
+    with LedgerClient(fragile_cluster.metadata, config=PATIENT) as client:
         [info] = make(client, 1)
     member = info.fragments[0].ensemble[2]
-    next(each for each in own_cluster.bookies if each.id == member).kill()
-    [finding] = findings_of(scrub(spark, own_cluster.metadata, [info.id]))
+    next(each for each in fragile_cluster.bookies if each.id == member).kill()
+    [finding] = findings_of(scrub(spark, fragile_cluster.metadata, [info.id]))
     assert (finding.finding, finding.bookie) == ("unreachable", member)
     assert (finding.first_entry_id, finding.last_entry_id) == (0, 19)
     assert finding.detail
@@ -213,14 +213,14 @@ def test_a_keyed_and_striped_ledger_goes_through_every_job(
 
 
 def test_an_archive_refuses_another_ledger_with_the_same_id(
-    spark: SparkSession, cluster: RunningCluster, own_cluster: RunningCluster, tmp_path: Path
+    spark: SparkSession, cluster: RunningCluster, fragile_cluster: RunningCluster, tmp_path: Path
 ) -> None:
     with (
-        LedgerClient(own_cluster.metadata, config=PATIENT) as other,
+        LedgerClient(fragile_cluster.metadata, config=PATIENT) as other,
         LedgerClient(cluster.metadata) as client,
     ):
         [mine] = make(other, 1)
-        archive(spark, own_cluster.metadata, str(tmp_path), [mine.id])
+        archive(spark, fragile_cluster.metadata, str(tmp_path), [mine.id])
         if client.ledger_info(mine.id).is_closed:
             with pytest.raises(ArchiveDamagedError, match="another ledger"):
                 archive(spark, cluster.metadata, str(tmp_path), [mine.id])
