@@ -1,10 +1,11 @@
 """Campaign that kills a streaming job repeatedly at random moments, and checks its chain.
 
 `python -m tests.spark.exactly_once --kills 50`: a driver process, with its Java and its workers,
-reads one chain and writes another, and is killed (-9) with all of its children after a random time;
-the next driver continues from the checkpoint. During the campaign ledgers are published in the
-source. At the end each entry of the source must be in the target exactly once. Every third driver
-is killed right after a publication, before Spark records it: that batch is run again.
+reads one chain and writes another, and is killed (-9) with all of its children a random time after
+it recorded a batch; the next driver continues from the checkpoint. During the campaign ledgers are
+published in the source. At the end each entry of the source must be in the target exactly once.
+Every third driver is killed right after a publication, before Spark records it: that batch is run
+again.
 
 Leaves a short campaign for every test run to `test_exactly_once.py`.
 """
@@ -19,11 +20,14 @@ from tempfile import TemporaryDirectory
 
 from ledger_client import Quorum
 from ledger_client.sync import LedgerClient
+from tests.spark.day.moments import newest_batch
 from tests.spark.driver_process import kill_driver, log_tail, mark_driver, start_driver
 
 ENTRIES_PER_LINK = 500
 SOURCE, TARGET = "source", "target"
-LEAST_S, MOST_S = 5.0, 15.0
+RANDOM_MOST_S = 2.0
+"""Longest time from a driver's first recorded batch to its death: it takes another one then."""
+RECORD_TIMEOUT_S = 120
 FINISH_TIMEOUT_S = 300
 
 
@@ -54,7 +58,7 @@ class Campaign:
 
     def __init__(self, metadata: str, directory: Path, seed: int) -> None:
         self._metadata = metadata
-        self._directory = directory
+        self._checkpoint = directory / "checkpoint"
         self._log = directory / "driver.log"
         self._rng = random.Random(seed)
         self._published = 0
@@ -67,18 +71,34 @@ class Campaign:
             for number in range(kills):
                 self._publish(client)
                 does_crash = number % 3 == 1
+                recorded = self._recorded()
                 driver = self._start(does_crash=does_crash)
-                ends = time.monotonic() + self._rng.uniform(LEAST_S, MOST_S)
-                while time.monotonic() < ends and driver.poll() is None:
-                    time.sleep(0.1)
-                self.crashes += driver.poll() is not None
-                kill_driver(driver)
+                try:
+                    if does_crash:
+                        driver.wait(RECORD_TIMEOUT_S)
+                    else:
+                        self._wait_random(driver, recorded)
+                finally:
+                    self.crashes += driver.poll() is not None
+                    kill_driver(driver)
                 print(f"driver {number + 1} of {kills} killed", flush=True)
             self._publish(client)
             driver = self._start(is_last=True)
             status = driver.wait(FINISH_TIMEOUT_S)
             assert status == 0, f"the last driver ended with {status}: {log_tail(self._log)}"
             self._compare(client)
+
+    def _wait_random(self, driver: subprocess.Popen[bytes], recorded: int) -> None:
+        """Wait until a driver has recorded a batch after this one, and then for a random time."""
+        end = time.monotonic() + RECORD_TIMEOUT_S
+        while self._recorded() == recorded:
+            is_well = driver.poll() is None and time.monotonic() < end
+            assert is_well, f"it recorded no batch: {log_tail(self._log)}"
+            time.sleep(0.1)
+        time.sleep(self._rng.uniform(0, RANDOM_MOST_S))
+
+    def _recorded(self) -> int:
+        return newest_batch(self._checkpoint / "commits")
 
     def _publish(self, client: LedgerClient) -> None:
         chain = client.chain(SOURCE)
@@ -90,7 +110,7 @@ class Campaign:
 
     def _start(self, *, is_last: bool = False, does_crash: bool = False) -> subprocess.Popen[bytes]:
         arguments = ["--drive", self._metadata]
-        arguments += ["--checkpoint", str(self._directory / "checkpoint")]
+        arguments += ["--checkpoint", str(self._checkpoint)]
         arguments += ["--last"] * is_last + ["--crash"] * does_crash
         return start_driver("tests.spark.exactly_once", arguments, self._log)
 

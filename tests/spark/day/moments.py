@@ -52,14 +52,16 @@ def state_of_chain_query(client: LedgerClient, checkpoint: Path, chain: str) -> 
 
 def state_of_table_query(checkpoint: Path, table: Path) -> QueryState:
     """Return the state of a query that writes a table of files."""
-    return _state(checkpoint, _newest(table / "_spark_metadata"))
+    return _state(checkpoint, newest_batch(table / "_spark_metadata"))
 
 
 def _state(checkpoint: Path, published: int) -> QueryState:
-    return QueryState(_newest(checkpoint / "offsets"), published, _newest(checkpoint / "commits"))
+    return QueryState(
+        newest_batch(checkpoint / "offsets"), published, newest_batch(checkpoint / "commits")
+    )
 
 
-def _newest(directory: Path) -> int:
+def newest_batch(directory: Path) -> int:
     """Return the highest number of a log of Spark; `9.compact` is entry 9."""
     if not directory.exists():
         return NONE
