@@ -77,24 +77,19 @@ def remove_token(cluster: RunningCluster, chain: str) -> None:
     cluster.run(remove())
 
 
-@pytest.mark.parametrize("rows", [700, 3])
 def test_a_checkpoint_that_outlives_its_chain_fails(
-    spark: SparkSession,
-    cluster: RunningCluster,
-    client: LedgerClient,
-    chain: str,
-    tmp_path: Path,
-    rows: int,
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
+    """The new chain has more entries, so that the old position is one of its own."""
     publish(client, chain, 10)
     assert rows_read(stream(spark, cluster, chain=chain), tmp_path / "old") == 10
-    create_again(client, chain, rows)
+    create_again(client, chain, 700)
     for _ in range(2):
         said = failure(stream(spark, cluster, chain=chain), tmp_path / "old")
         assert f"chain '{chain}' was deleted and created again since the checkpoint" in said
         assert "Begin with a new checkpoint" in said
     assert count(spark, tmp_path / "old") == 10
-    assert rows_read(stream(spark, cluster, chain=chain), tmp_path / "new") == rows
+    assert rows_read(stream(spark, cluster, chain=chain), tmp_path / "new") == 700
 
 
 def test_a_chain_created_again_is_read_from_its_start_if_data_loss_is_allowed(

@@ -47,25 +47,24 @@ def topics(cluster: RunningCluster) -> Iterator[Callable[..., WrittenTopic]]:
         cluster.run(each.aclose())
 
 
-@pytest.mark.parametrize("rows", [70, 3])
 def test_a_checkpoint_that_outlives_its_topic(
     spark: SparkSession,
     cluster: RunningCluster,
     topics: Callable[..., WrittenTopic],
     tmp_path: Path,
-    rows: int,
 ) -> None:
+    """The new topic has fewer records, so that the old position is behind its end."""
     name, kept = f"orders-{uuid.uuid4()}", f"kept-{uuid.uuid4()}"
     both = f"{name},{kept}"
     topics(name, 10)
     topics(kept, 5)
     assert rows_read(stream(spark, cluster, "topic", topic=both), tmp_path) == 15
-    topics(name, rows)
+    topics(name, 3)
     said = failure(stream(spark, cluster, "topic", topic=both), tmp_path)
     assert f"topic '{name}' was deleted and created again since the checkpoint" in said
-    assert rows_read(stream(spark, cluster, "topic", topic=both, **LENIENT), tmp_path) == rows
+    assert rows_read(stream(spark, cluster, "topic", topic=both, **LENIENT), tmp_path) == 3
     assert rows_read(stream(spark, cluster, "topic", topic=both), tmp_path) == 0
-    assert spark.read.parquet(str(tmp_path / "table")).count() == 15 + rows
+    assert spark.read.parquet(str(tmp_path / "table")).count() == 18
 
 
 def test_an_old_checkpoint_of_a_topic_needs_to_be_accepted(
