@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.conftest import FIRST
 from tests.tidy import checks
 from tests.tidy.checks import Source
 
@@ -188,6 +189,11 @@ def test_no_file_names_a_place_on_one_machine() -> None:
         content = (ROOT / path).read_bytes()
         findings += [f"{path}: {place}" for place in MACHINE_PATHS if place.encode() in content]
     assert not findings, "\n" + "\n".join(findings)
+
+
+def test_tests_that_run_first_exist() -> None:
+    missing = [each for each in FIRST if not (ROOT / "tests" / each).exists()]
+    assert missing == []
 
 
 def _module_name(path: str) -> str:
