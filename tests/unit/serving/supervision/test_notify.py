@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from serving.supervision.notify import (
     socket_address,
     watchdog_interval_s,
 )
+from tests.until import WAIT_S
 
 PROGRAM = """
 import sys, time
@@ -31,7 +34,6 @@ async def serve(stopping):
 
 sys.exit(run_server(ServerProcess("thing", "info", False, ()), serve))
 """
-LIMIT_S = 60
 
 
 @pytest.mark.parametrize(
@@ -67,11 +69,15 @@ async def test_without_a_manager_nothing_is_sent(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def manager(tmp_path: Path) -> socket.socket:
-    end = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    end.bind(str(tmp_path / "notify"))
-    end.settimeout(LIMIT_S)
-    return end
+def manager() -> Iterator[socket.socket]:
+    """Bind in a short directory: the path of a socket has at most 107 bytes."""
+    with (
+        tempfile.TemporaryDirectory(prefix="quire-", dir="/tmp") as directory,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end,
+    ):
+        end.bind(f"{directory}/notify")
+        end.settimeout(WAIT_S)
+        yield end
 
 
 def started(manager: socket.socket, how: str, watchdog_us: int) -> "subprocess.Popen[bytes]":
@@ -90,18 +96,18 @@ def received(manager: socket.socket) -> str:
 
 
 def test_a_server_reports_that_it_is_ready_alive_and_stopping(manager: socket.socket) -> None:
-    with manager, started(manager, "serve", 60_000) as process:
+    with started(manager, "serve", 60_000) as process:
         assert [received(manager) for _ in range(2)] == [ALIVE, READY]
         assert [received(manager) for _ in range(3)] == [ALIVE] * 3
         process.send_signal(signal.SIGTERM)
         while (message := received(manager)) == ALIVE:
             continue
         assert message == STOPPING
-        assert process.wait(LIMIT_S) == 0
+        assert process.wait(WAIT_S) == 0
 
 
 def test_a_stalled_loop_sends_no_sign_of_life(manager: socket.socket) -> None:
-    with manager, started(manager, "stall", 60_000) as process:
+    with started(manager, "stall", 60_000) as process:
         assert [received(manager) for _ in range(2)] == [ALIVE, READY]
         manager.settimeout(1.0)
         with pytest.raises(TimeoutError):
