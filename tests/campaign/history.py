@@ -12,9 +12,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from ledger_client import ClientEvent, EnsembleChanged, LedgerWriter
+from ledger_client import BookieUnreachable, ClientEvent, EnsembleChanged, LedgerWriter
+
+CHANGED: Final = "ensemble changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class History:
     complaints: list[str] = field(default_factory=list)
     """Errors that a writer itself found: ids out of order, an untyped error."""
     ensemble_changes: int = 0
+    acked_at: dict[str, int] = field(default_factory=dict)
+    """Count of entries acknowledged when a bookie was first lost, by its id, and `CHANGED` when the
+    first ensemble was changed; of writers that record losses."""
 
     def take(self, fact: dict[str, Any]) -> None:
         """Add the contents of one line."""
@@ -101,8 +106,11 @@ class History:
             case "failed":
                 self.failures[fact["error"]] = self.failures.get(fact["error"], 0) + 1
                 self.errors.append(_error_of(fact))
+            case "lost":
+                self.acked_at.setdefault(fact["bookie"], self.acked_count)
             case "ensemble_changed":
                 self.ensemble_changes += 1
+                self.acked_at.setdefault(CHANGED, self.acked_count)
                 self.ledgers[fact["ledger"]].send_to(tuple(fact["ensemble"]))
             case "complaint":
                 self.complaints.append(str(fact["text"]))
@@ -154,6 +162,12 @@ class HistoryFile:
         """Write the bookies that a writer sends to from now on, if the event is such a change."""
         if isinstance(event, EnsembleChanged):
             self.tell("ensemble_changed", ledger=event.ledger_id, ensemble=event.ensemble)
+
+    def tell_loss(self, event: ClientEvent) -> None:
+        """Write that a bookie was lost, if the event is that, or what `tell_change` writes."""
+        if isinstance(event, BookieUnreachable):
+            self.tell("lost", bookie=event.bookie_id)
+        self.tell_change(event)
 
 
 class HistoryFollower:

@@ -12,8 +12,8 @@ from typing import Final
 
 from tests.campaign.child import Child
 from tests.campaign.history import History, HistoryFollower
+from tests.until import WAIT_S
 
-WAIT_S: Final = 60.0
 POLL_S: Final = 0.005
 
 

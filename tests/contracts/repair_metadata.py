@@ -23,6 +23,7 @@ from metadata.repair.status import RepairStatus, UrgencyTotal
 from metadata.repair.status_store import StatusStore
 from metadata.repair.workers import WorkerDirectory, WorkerRegistrar
 from tests.contracts.store_service import StoreService, eventually
+from tests.until import WAIT_S
 
 RNG_SEED = 7
 A, B = BookieId("bookie-a"), BookieId("bookie-b")
@@ -94,12 +95,13 @@ class RepairMetadataContract:
         assert held is not None
         assert await there.claim(L, "worker-b", 6) is None
         held.report(3, 9, B)
-        await asyncio.sleep(0.5)
-        assert await there.get_all() == [Claim(L, "worker-a", 5, 3, 9, B)]
+        async with asyncio.timeout(WAIT_S):
+            while await there.get_all() != [Claim(L, "worker-a", 5, 3, 9, B)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         await service.expire(first)
         await eventually(lambda: not held.is_held)
         other = None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             while other is None:
                 other = await there.claim(L, "worker-b", 7)
         await held.release()

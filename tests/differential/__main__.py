@@ -8,11 +8,11 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from tests.differential.answers import Json
-from tests.differential.comparison import GOLDEN, compare, golden_text, recorded
+from tests.differential.comparison import GOLDEN, compare, golden_text, meant, recorded
 from tests.differential.run import Run
 from tests.differential.script import CASES, name_of
 from tests.kafka.brokers import broker
@@ -23,9 +23,14 @@ def say(*lines: str) -> None:
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-async def answers_of(address: str, only: Sequence[str] = ()) -> Run:
-    """Send the complete script, or the named cases, to a broker."""
+async def answers_of(
+    address: str, only: Sequence[str] = (), wanted: Mapping[str, Json] | None = None
+) -> Run:
+    """Send the complete script, or the named cases, to a broker. `wanted` are the answers that it
+    should have; without them it is waited for a fixed time after changes.
+    """
     run = Run(address, Random())
+    run.expect(wanted or {})
     try:
         await run.learn_versions()
         await run.wait_coordinators()
@@ -57,7 +62,7 @@ async def _run(options: argparse.Namespace) -> int:
     golden = await _reference(options.against, options.only)
     started = time.monotonic()
     async with broker(options.address, brokers=1) as address:
-        run = await answers_of(address.partition(",")[0], options.only)
+        run = await answers_of(address.partition(",")[0], options.only, {**golden, **meant()})
     seconds = time.monotonic() - started
     if options.only:
         golden = {name: golden[name] for name in golden if name in run.answers}

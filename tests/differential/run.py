@@ -3,7 +3,9 @@
 Leaves the requests to the `*_cases` modules, connections to `wire` and reducing to `answers`.
 
 Invariants: names of topics, groups and transactional ids have a prefix drawn for the run, so that a
-broker can be used again. A request whose answer says "not yet" is repeated for a while.
+broker can be used again. A request whose answer says "not yet" is repeated, and so is one that
+only reads, until it has the answer that is expected; Apache Kafka's answers are recorded after a
+fixed time.
 """
 
 import asyncio
@@ -20,13 +22,19 @@ from tests.differential.wire import (
     Wire,
     bare_request,
 )
+from tests.until import WAIT_S
 
 NOT_YET: Final = (5, 6, 14, 15, 16, 51)
 """No leader, not the leader, coordinator loading, absent or another, transaction still ending."""
-PATIENCE_S: Final = 15.0
 PAUSE_S: Final = 0.1
 SPREAD_S: Final = 1.0
-READY_TIMEOUT_S: Final = 30.0
+READS: Final = (
+    "DescribeAcls",
+    "DescribeClientQuotas",
+    "DescribeConfigs",
+    "DescribeUserScramCredentials",
+)
+"""Requests that show what was changed before, and can be repeated."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -44,6 +52,11 @@ class Run:
         self.not_advertised: list[str] = []
         self.versions: dict[int, tuple[int, int]] = {}
         self._wires: dict[str, Wire] = {}
+        self._wanted: Mapping[str, Json] = {}
+
+    def expect(self, answers: Mapping[str, Json]) -> None:
+        """Repeat requests that only read until they have these answers, by name."""
+        self._wanted = answers
 
     def name(self, short: str) -> str:
         """Return the name of a topic, a group or a transactional id in this run."""
@@ -100,6 +113,15 @@ class Run:
         answer = await self.quietly(api, version, values, client=client, is_patient=is_patient)
         assert name not in self.answers, name
         self.answers[name] = reduce(answer, self.prefix, without, self.kept)
+        if api_name in READS and name in self._wanted:
+            end_s = asyncio.get_running_loop().time() + WAIT_S
+            while self.answers[name] != self._wanted[name]:
+                if asyncio.get_running_loop().time() > end_s:
+                    self._wanted = {}  # one that never comes: the others are not waited for
+                    break
+                await asyncio.sleep(PAUSE_S)
+                answer = await self.quietly(api, version, values, client=client)
+                self.answers[name] = reduce(answer, self.prefix, without, self.kept)
         return answer
 
     async def quietly(
@@ -113,7 +135,7 @@ class Run:
     ) -> Tree:
         """Send a preparatory request without recording the answer."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_S
+        deadline = loop.time() + WAIT_S
         while True:
             try:
                 answer = await self.wire(client).ask(api[0], version, values)
@@ -161,7 +183,7 @@ class Run:
     async def wait_ready(self, topic: str, partitions: int) -> None:
         """Wait until every partition reports its end."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + READY_TIMEOUT_S
+        deadline = loop.time() + WAIT_S
         codes: set[int] = set()
         while loop.time() < deadline:
             answer = await self.offsets(topic, LATEST, range(partitions))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from tests.differential.answers import number
+from tests.differential.answers import at, number
 from tests.differential.group_cases import (
     COMMIT,
     DESCRIBE,
@@ -17,8 +17,9 @@ from tests.differential.group_cases import (
     join_values,
     sync_values,
 )
-from tests.differential.run import Run, member_of
+from tests.differential.run import PAUSE_S, Run, member_of
 from tests.differential.wire import Tree
+from tests.until import WAIT_S
 
 
 async def static_members(run: Run) -> None:
@@ -80,10 +81,20 @@ async def expiring(run: Run) -> None:
     joined = await run.quietly(JOIN, 5, join_values(group, member, session_ms=6000))
     generation = number(joined, "generation_id")
     await run.quietly(SYNC, 3, sync_values(group, generation, member, [member]))
-    await asyncio.sleep(8)
+    await _until_empty(run, group)
     values = beat_values(group, generation, member)
     await run.ask("expiry/heartbeat after it", HEARTBEAT, 3, values)
     await run.ask("expiry/described after it", DESCRIBE, 4, {"groups": [group]})
+
+
+async def _until_empty(run: Run, group: str) -> None:
+    """Wait until a group has no member: a heartbeat would keep it."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            answer = await run.quietly(DESCRIBE, 4, {"groups": [group]})
+            if not at(answer, "groups", 0, "members"):
+                return
+            await asyncio.sleep(PAUSE_S)
 
 
 CASES: Final = (static_members, expiring)

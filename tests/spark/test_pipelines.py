@@ -213,17 +213,21 @@ def test_a_keyed_and_striped_ledger_goes_through_every_job(
 
 
 def test_an_archive_refuses_another_ledger_with_the_same_id(
-    spark: SparkSession, cluster: RunningCluster, fragile_cluster: RunningCluster, tmp_path: Path
+    spark: SparkSession,
+    cluster: RunningCluster,
+    client: LedgerClient,
+    own_cluster: RunningCluster,
+    tmp_path: Path,
 ) -> None:
+    [mine] = make(client, 1)
     with (
-        LedgerClient(fragile_cluster.metadata, config=PATIENT) as other,
-        LedgerClient(cluster.metadata) as client,
+        LedgerClient(own_cluster.metadata, config=PATIENT) as other,
+        other.create_ledger(Quorum.all(3), ledger_id=mine.id) as writer,
     ):
-        [mine] = make(other, 1)
-        archive(spark, fragile_cluster.metadata, str(tmp_path), [mine.id])
-        if client.ledger_info(mine.id).is_closed:
-            with pytest.raises(ArchiveDamagedError, match="another ledger"):
-                archive(spark, cluster.metadata, str(tmp_path), [mine.id])
+        writer.append(b"another ledger")
+    archive(spark, own_cluster.metadata, str(tmp_path), [mine.id])
+    with pytest.raises(ArchiveDamagedError, match="another ledger"):
+        archive(spark, cluster.metadata, str(tmp_path), [mine.id])
 
 
 def test_lines_are_ingested_and_tailed(

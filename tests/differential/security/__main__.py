@@ -31,6 +31,8 @@ async def answers_of(which: str, only: Sequence[str] = ()) -> SecureRun:
         try:
             await run.learn_versions()
             await run.wait_coordinators()
+            if which == "quire":
+                run.expect({**recorded_answers(), **expected_answers()})
             for case in CASES:
                 if only and not any(name_of(case).startswith(each) for each in only):
                     continue

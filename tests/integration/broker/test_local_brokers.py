@@ -73,7 +73,7 @@ async def consume(cluster: LocalCluster, count: int) -> list[bytes]:
 
 async def get(broker: LocalBroker, path: str) -> bytes:
     def fetch() -> bytes:
-        with urllib.request.urlopen(f"{broker.admin_url}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{broker.admin_url}{path}", timeout=WAIT_S) as answer:
             body: bytes = answer.read()
             return body
 

@@ -20,6 +20,7 @@ from tests.campaign.payloads import Payloads, digest_of_payloads
 
 DEPTH: Final = 4
 BATCH_ENTRIES: Final = 25
+UNDER_WAY_ENTRIES_MAX: Final = (DEPTH + 1) * BATCH_ENTRIES
 PAUSE_S: Final = 0.06
 """After each `DEPTH` batches: 1,600 entries a second are enough to have some under way at any time,
 and leave the processor to what is tested."""
@@ -84,7 +85,7 @@ async def _run(given: argparse.Namespace) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     quorum = Quorum(given.ensemble, given.write, given.ack)
     file = HistoryFile(given.history)
-    async with LedgerClient(given.uri, config=CONFIG, on_event=file.tell_change) as client:
+    async with LedgerClient(given.uri, config=CONFIG, on_event=file.tell_loss) as client:
         await Appender(file, given.seed).run(client, quorum, stopping)
 
 

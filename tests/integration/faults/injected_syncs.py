@@ -15,7 +15,8 @@ from typing import Final
 
 import pytest
 
-ATTACH_S: Final = 10.0
+from tests.until import WAIT_S
+
 MICROSECONDS: Final = 1_000_000
 SYNCS: Final = "fsync,fdatasync"
 WRITES: Final = "write,writev,pwrite64,pwritev,pwritev2"
@@ -78,6 +79,6 @@ async def _traced(
 
 async def _wait_until_attached(tracer: Process) -> None:
     assert tracer.stderr is not None
-    line = (await asyncio.wait_for(tracer.stderr.readline(), ATTACH_S)).decode()
+    line = (await asyncio.wait_for(tracer.stderr.readline(), WAIT_S)).decode()
     if "attached" not in line:
         pytest.skip(f"processes cannot be traced here: {line.strip() or 'no reason was given'}")

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from metadata.ids import BookieId
 from quire.bench.compare.delaying_proxy import DelayingProxy
 from quire.local.child_process import ChildProcess
+from tests.until import WAIT_S
 
-READY_S: Final = 30.0
 _COUNTER: Final = itertools.count(1)
 
 
@@ -84,7 +84,7 @@ async def island(metadata_uri: str, directory: Path) -> AsyncIterator[Island]:
             process = _bookie(name, theirs, uri, directory)
             await process.start(os.environ)
             try:
-                made.bookie_id = BookieId(json.loads(await process.first_line(READY_S))["id"])
+                made.bookie_id = BookieId(json.loads(await process.first_line(WAIT_S))["id"])
                 yield made
             finally:
                 made.heal()

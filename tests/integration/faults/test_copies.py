@@ -16,10 +16,10 @@ from ledger_client import LedgerClient, NotEnoughBookiesError, Quorum, RecoveryU
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.test_identities import run_words
 from tests.integration.quire.command import QUIRE
+from tests.until import WAIT_S
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 RECOVERY_S = 5.0
-SESSION_WAIT_S = 30.0
 OLD, NEW = [b"old"] * 10, [b"new"] * 100
 
 
@@ -86,17 +86,15 @@ async def test_the_first_complete_copy_starts(tmp_path: Path) -> None:
 async def test_a_start_after_a_kill_waits_for_no_session() -> None:
     async with LocalCluster(bookies=1) as cluster:
         bookie = cluster.bookies[0]
-        began = monotonic()
         bookie.kill()
         await bookie.restart()
         assert "waiting for the session" not in bookie.log_tail()
         assert "limbo" not in bookie.log_tail()
-        assert monotonic() - began < SESSION_WAIT_S
 
 
 async def recovered_end(client: LedgerClient, ledger_id: int) -> int | None:
     """Recover a ledger while one of its bookies starts; return its last entry."""
-    deadline_s = monotonic() + SESSION_WAIT_S
+    deadline_s = monotonic() + WAIT_S
     while True:
         try:
             return (await client.recover_ledger(ledger_id, timeout=RECOVERY_S)).last_entry_id
@@ -122,13 +120,13 @@ async def start(cluster: LocalCluster, directory: Path) -> AsyncIterator[Process
 async def serving(process: Process) -> None:
     """Wait until a bookie serves, which may take until an old session has ended."""
     assert process.stdout is not None
-    line = await asyncio.wait_for(process.stdout.readline(), 2 * SESSION_WAIT_S)
+    line = await asyncio.wait_for(process.stdout.readline(), WAIT_S)
     assert b'"address"' in line, "it ended"
 
 
 async def ended(process: Process) -> str:
     """Wait for a process's end; return its output."""
-    _, errors = await asyncio.wait_for(process.communicate(), SESSION_WAIT_S)
+    _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
     return errors.decode()
 
 

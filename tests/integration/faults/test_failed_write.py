@@ -7,9 +7,10 @@ import pytest
 
 from ledger_client import LedgerClient, Quorum
 from quire.local_cluster import LocalCluster
-from tests.campaign.writing_process import POLL_S, WAIT_S
+from tests.campaign.writing_process import POLL_S
 from tests.integration.faults.appending import appending, check_kept
 from tests.integration.faults.injected_syncs import one_failed_write
+from tests.until import WAIT_S
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 

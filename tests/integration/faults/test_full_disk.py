@@ -27,8 +27,6 @@ pytestmark = pytest.mark.long
 DISK = "64m"
 PIECE_BYTES = 1024 * 1024
 POLL_S = 0.1
-SPARE_KNOWN_S = 2.5
-"""Clients read the list of live bookies only at this interval."""
 
 
 @contextlib.contextmanager
@@ -173,9 +171,9 @@ async def test_a_full_disk(cluster_with_a_small_disk: LocalCluster, tmp_path: Pa
     async with appending(cluster.metadata_uri, tmp_path / "writer", ensemble=4) as writer:
         await writer.wait_for_acks(200)
         await cluster.add_bookie()  # now, so that the small one was certainly chosen
-        await asyncio.sleep(SPARE_KNOWN_S)
         _fill(filler)
         await _until(lambda: not _state(small)["writable"])
+        await writer.wait_until(lambda history: small.id not in history.ensembles[0])
         await writer.wait_for_acks(2_000)
         history = await writer.stop()
     assert history.failures == {}

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 ENTRY = b"." * 500
 RECOVERERS = 5
+SOME = 1_000
+"""Entries that are confirmed before the others take over."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,7 +70,7 @@ async def test_five_clients_take_over_from_a_live_writer(cluster: LocalCluster, 
         writer = await clients[0].create_ledger(Quorum(ensemble=3, write=3, ack=ack))
         appending = asyncio.create_task(append_until_fenced(writer))
         tailing = asyncio.create_task(count_tail(clients[1], writer.id))
-        await asyncio.sleep(1)
+        await until(lambda: writer.last_confirmed >= SOME)
         infos = await asyncio.gather(*[each.recover_ledger(writer.id) for each in clients[1:]])
         acknowledged = await appending
         ends = {(info.last_entry_id, info.length) for info in infos}

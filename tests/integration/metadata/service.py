@@ -6,12 +6,15 @@ Leaves the server to `conftest.py`.
 import asyncio
 import random
 from pathlib import Path
+from typing import Final
 
 from kazoo.client import KazooClient
 
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import ZooKeeperMetadataStore, open_store
+
+HURRIED_S: Final = 1.5
 
 
 async def pause(server: EmbeddedZooKeeper) -> None:
@@ -51,6 +54,13 @@ class ZooKeeperService:
         )
         self.stores.append(store)
         return store
+
+    def hurry(self, store: MetadataStore) -> None:
+        """Have the later calls of a store, to a server that does not answer, wait for a short
+        time.
+        """
+        assert isinstance(store, ZooKeeperMetadataStore)
+        store._operation_timeout_s = HURRIED_S
 
     async def interrupt(self, store: MetadataStore) -> None:
         """Cut the connection; kazoo makes another one for the same session."""

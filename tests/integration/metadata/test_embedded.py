@@ -13,6 +13,7 @@ import pytest
 from metadata.errors import EmbeddedServerError, PortInUseError
 from metadata.store.embedded import EmbeddedZooKeeper, four_letter_word
 from metadata.store.zookeeper.store import open_store
+from tests.until import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,12 +25,6 @@ def is_alive(pid: int) -> bool:
         return False
     status = Path(f"/proc/{pid}/stat")
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-async def until_gone(pid: int) -> None:
-    async with asyncio.timeout(20):
-        while is_alive(pid):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 async def test_it_starts_serves_and_stops(tmp_path: Path) -> None:
@@ -144,7 +139,7 @@ async def test_it_dies_with_its_parent(tmp_path: Path, is_paused: bool) -> None:
         os.kill(pid, signal.SIGSTOP)
     parent.kill()
     await parent.wait()
-    await until_gone(pid)
+    await until(lambda: not is_alive(pid))
     async with EmbeddedZooKeeper(tmp_path) as server:
         assert server.port == port
 
@@ -157,5 +152,5 @@ async def test_it_dies_with_its_supervisor(tmp_path: Path) -> None:
     pid = server.pid
     assert server._supervisor is not None
     server._supervisor.kill()
-    await until_gone(pid)
+    await until(lambda: not is_alive(pid))
     server.kill()

@@ -21,14 +21,15 @@ from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import SessionState
 from metadata.store.zookeeper.store import open_store
 from tests.contracts.store_service import Signal, eventually
-from tests.integration.metadata.service import ZooKeeperService, pause
+from tests.integration.metadata.service import HURRIED_S, ZooKeeperService, pause
 from tests.support.metadata.samples import A, B, D, open_ledger, token
+from tests.until import WAIT_S, within
 
 pytestmark = pytest.mark.long
 
 NOW_MS = 1_700_000_000_000
-OPERATION_TIMEOUT_S = 1.5
-"""Of tests that wait for it: long enough for an answer on a busy machine."""
+SESSION_S = 30.0
+"""Of tests that need their session to last, also on a busy machine."""
 
 
 def unused_port() -> int:
@@ -40,15 +41,13 @@ def unused_port() -> int:
 async def test_an_absent_service_is_named_in_bounded_time(rng: random.Random) -> None:
     uri = f"zk://127.0.0.1:{unused_port()}/quire"
     with pytest.raises(StoreUnavailableError) as caught:
-        async with asyncio.timeout(10):
-            await open_store(uri, rng=rng, operation_timeout_s=0.5)
+        await within(open_store(uri, rng=rng, operation_timeout_s=0.5))
     assert uri in str(caught.value)
 
 
 async def test_an_unresolvable_name_is_reported(rng: random.Random) -> None:
     with pytest.raises(StoreUnavailableError, match=r"nowhere\.invalid"):
-        async with asyncio.timeout(20):
-            await open_store("zk://nowhere.invalid:2181", rng=rng, operation_timeout_s=0.5)
+        await within(open_store("zk://nowhere.invalid:2181", rng=rng, operation_timeout_s=0.5))
 
 
 async def test_a_silent_port_is_reported_in_bounded_time(rng: random.Random) -> None:
@@ -57,8 +56,7 @@ async def test_a_silent_port_is_reported_in_bounded_time(rng: random.Random) -> 
         silent.listen()
         uri = f"zk://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(StoreUnavailableError):
-            async with asyncio.timeout(15):
-                await open_store(uri, rng=rng, operation_timeout_s=0.5)
+            await within(open_store(uri, rng=rng, operation_timeout_s=0.5))
 
 
 async def test_a_program_that_is_no_zookeeper_is_reported(rng: random.Random) -> None:
@@ -70,8 +68,7 @@ async def test_a_program_that_is_no_zookeeper_is_reported(rng: random.Random) ->
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(StoreUnavailableError):
-        async with asyncio.timeout(15):
-            await open_store(f"zk://127.0.0.1:{port}", rng=rng, operation_timeout_s=0.5)
+        await within(open_store(f"zk://127.0.0.1:{port}", rng=rng, operation_timeout_s=0.5))
     server.close()
     await server.wait_closed()
 
@@ -83,7 +80,7 @@ async def test_a_silent_first_server_does_not_use_up_the_session(
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         hosts = f"127.0.0.1:{silent.getsockname()[1]},{own_server.address}"
-        service = ZooKeeperService(f"zk://{hosts}/quire", session_timeout_s=4.0)
+        service = ZooKeeperService(f"zk://{hosts}/quire", session_timeout_s=SESSION_S / 2)
         for _ in range(4):  # the order is random: each store may try the silent server first
             store = await service.connect()
             states: list[SessionState] = []
@@ -128,7 +125,7 @@ async def test_registration_and_watches_return_after_a_pause(
     await eventually(lambda: SessionState.EXPIRED in states)
     own_server.resume()
     other = await own_service.connect()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         while await other.children("/bookies", fresh=True) != [A]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert (await other.get(bookie_path(A), fresh=True)).ephemeral
@@ -141,41 +138,41 @@ async def test_registration_and_watches_return_after_a_pause(
 async def test_an_ambiguous_write_is_decided_by_its_token(
     own_server: EmbeddedZooKeeper, own_service: ZooKeeperService, rng: random.Random
 ) -> None:
-    own_service.operation_timeout_s = OPERATION_TIMEOUT_S
-    own_service.session_timeout_s = 10.0
+    own_service.session_timeout_s = SESSION_S
     store = await own_service.connect()
     ledgers = LedgerStore(store, rng, lambda: NOW_MS)
     ledger = open_ledger()
     version = await ledgers.create(ledger)
     changed = ledger.with_ensemble_change(EntryId(5), (A, B, D), token(3))
     await pause(own_server)
+    own_service.hurry(store)
     call = asyncio.create_task(ledgers.compare_and_set(changed, version))
-    await asyncio.sleep(2.5 * OPERATION_TIMEOUT_S)  # timeouts pass, and the decision waits
+    await asyncio.sleep(2.5 * HURRIED_S)  # timeouts pass, and the decision waits
     assert not call.done()
     own_server.resume()
-    async with asyncio.timeout(20):
-        assert await call == version + 1
+    assert await within(call) == version + 1
+    ledgers = LedgerStore(await own_service.connect(), rng, lambda: NOW_MS)
     assert await ledgers.get(LedgerId(7), fresh=True) == (changed, version + 1)
 
 
 async def test_a_write_to_a_paused_server_is_of_unknown_outcome_and_may_apply(
     own_server: EmbeddedZooKeeper, own_service: ZooKeeperService
 ) -> None:
-    own_service.operation_timeout_s = OPERATION_TIMEOUT_S
-    own_service.session_timeout_s = 10.0
-    store = await own_service.connect()
+    own_service.session_timeout_s = SESSION_S
+    store, other = await own_service.connect(), await own_service.connect()
     await store.create("/a", b"0")
     await pause(own_server)
+    own_service.hurry(store)
     with pytest.raises(OutcomeUnknownError):
         await store.compare_and_set("/a", b"1", Version(0))
     own_server.resume()
-    async with asyncio.timeout(20):
-        while (await store.get("/a", fresh=True)).value != b"1":  # noqa: ASYNC110
+    async with asyncio.timeout(WAIT_S):
+        while (await other.get("/a", fresh=True)).value != b"1":  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
 async def test_a_restart_keeps_data_port_and_session(own_server: EmbeddedZooKeeper) -> None:
-    service = ZooKeeperService(own_server.uri + "/quire", session_timeout_s=10.0)
+    service = ZooKeeperService(own_server.uri + "/quire", session_timeout_s=SESSION_S)
     store = await service.connect()
     await store.create("/a", b"kept")
     await store.create("/live", b"", ephemeral=True)
@@ -193,32 +190,32 @@ async def test_a_restart_keeps_data_port_and_session(own_server: EmbeddedZooKeep
 async def test_no_request_is_sent_while_the_service_is_down(
     own_server: EmbeddedZooKeeper, own_service: ZooKeeperService
 ) -> None:
-    own_service.operation_timeout_s = OPERATION_TIMEOUT_S
     store = await own_service.connect()
     states: list[SessionState] = []
     store.on_session(states.append)
     own_server.kill()
     await eventually(lambda: SessionState.SUSPENDED in states)
+    own_service.hurry(store)
     with pytest.raises(StoreUnavailableError) as caught:
         await store.create("/a", b"")
     assert own_server.address in str(caught.value)
     await own_server.start()
     await eventually(lambda: store.session_state is SessionState.CONNECTED)
-    assert await store.children("/", fresh=True) == []
+    assert await (await own_service.connect()).children("/", fresh=True) == []
 
 
 async def test_closing_is_bounded_while_the_server_is_silent(
     own_server: EmbeddedZooKeeper,
 ) -> None:
-    service = ZooKeeperService(own_server.uri, session_timeout_s=30.0)
+    service = ZooKeeperService(own_server.uri, session_timeout_s=SESSION_S)
     store = await service.connect()
     await pause(own_server)
-    async with asyncio.timeout(10):
-        await store.aclose()
+    await within(store.aclose())
     own_server.resume()
 
 
 async def test_a_forked_process_may_not_use_the_store(own_service: ZooKeeperService) -> None:
+    own_service.session_timeout_s = SESSION_S
     store = await own_service.connect()
     await store.create("/live", b"", ephemeral=True)
     pid = os.fork()

@@ -1,6 +1,7 @@
 """Program that starts a cluster, prints its processes, and waits to be killed."""
 
 import asyncio
+import json
 import sys
 
 from quire.local_cluster import LocalCluster
@@ -9,7 +10,7 @@ from quire.local_cluster import LocalCluster
 async def main() -> None:
     async with LocalCluster(bookies=2) as cluster:
         pids = [cluster.zookeeper.pid, *(bookie.pid for bookie in cluster.bookies)]
-        sys.stdout.write(" ".join(map(str, [*pids, cluster.data_dir])) + "\n")
+        sys.stdout.write(json.dumps([*pids, str(cluster.data_dir)]) + "\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
 

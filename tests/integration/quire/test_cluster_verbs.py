@@ -13,6 +13,7 @@ import pytest
 
 from quire.errors import ExitCode
 from tests.integration.quire.command import TIMEOUT_S, RunningCluster, run_quire, start_quire
+from tests.until import WAIT_S
 
 
 def test_up_prints_all_addresses(cluster: RunningCluster) -> None:
@@ -21,7 +22,7 @@ def test_up_prints_all_addresses(cluster: RunningCluster) -> None:
     assert len({bookie["id"] for bookie in told["bookies"]}) == 4
     for bookie in told["bookies"]:
         host, port = bookie["address"].split(":")
-        socket.create_connection((host, int(port)), timeout=5).close()
+        socket.create_connection((host, int(port)), timeout=WAIT_S).close()
         assert Path(f"/proc/{bookie['pid']}").exists() or not Path("/proc").exists()
     assert told["brokers"] == []
 
@@ -33,7 +34,7 @@ def test_bookies_are_listed_and_described(cluster: RunningCluster) -> None:
     one = cluster.json("bookie", "info", rows[0]["id"])
     assert one["address"] == rows[0]["address"]
     assert one["admin"]["ready"] is True
-    with urlopen(f"{one['admin_url']}/livez", timeout=5) as answer:
+    with urlopen(f"{one['admin_url']}/livez", timeout=WAIT_S) as answer:
         assert json.load(answer) == {"status": "live"}
 
 
@@ -88,7 +89,7 @@ def test_an_operator_makes_a_bookie_read_only_and_writable_again(cluster: Runnin
         (finding,) = json.loads(health.stdout)["findings"]
         assert finding["where"] == f"bookie {bookie}"
         assert finding["advice"] == f"quire bookie readonly {bookie} off"
-        with urlopen(f"{info['admin_url']}/metrics", timeout=5) as answer:
+        with urlopen(f"{info['admin_url']}/metrics", timeout=WAIT_S) as answer:
             assert b'quire_bookie_read_only{reason="operator"} 1.0' in answer.read()
     finally:
         assert cluster.json("bookie", "readonly", bookie, "off")["writable"] is True

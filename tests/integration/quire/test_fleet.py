@@ -11,6 +11,7 @@ import pytest
 from quire.bench.fleet.assumptions import described
 from quire.bench.fleet.configurations import BY_NAME
 from quire.errors import ExitCode
+from tests.until import WAIT_S
 
 pytestmark = pytest.mark.long
 
@@ -34,7 +35,7 @@ def fleet(*words: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         env=dict(os.environ),
-        timeout=50,
+        timeout=WAIT_S,
         check=False,
     )
 

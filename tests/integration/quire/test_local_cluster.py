@@ -1,6 +1,6 @@
 """Tests of a local cluster of real processes, which are killed, paused and restarted."""
 
-import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -21,9 +21,9 @@ from tests.integration.quire.command import (
     run_quire,
     start_cluster,
 )
+from tests.until import until
 
 ROOT = Path(__file__).parents[3]
-GONE_WITHIN_S = 50.0
 
 
 async def read_all(uri: str, ledger_id: int) -> list[bytes]:
@@ -129,12 +129,10 @@ async def test_the_processes_die_with_their_parent() -> None:
         env={**environment(None), "PYTHONPATH": str(ROOT)},
     )
     assert parent.stdout is not None
-    *pids, data_dir = parent.stdout.readline().decode().split()
+    *pids, data_dir = json.loads(parent.stdout.readline())
     parent.kill()
     parent.communicate(timeout=TIMEOUT_S)
-    async with asyncio.timeout(GONE_WITHIN_S):
-        while any(is_alive(int(pid)) for pid in pids):  # noqa: ASYNC110  other processes
-            await asyncio.sleep(0.05)
+    await until(lambda: not any(is_alive(pid) for pid in pids))
     shutil.rmtree(data_dir, ignore_errors=True)
 
 

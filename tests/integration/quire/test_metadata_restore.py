@@ -18,11 +18,11 @@ from quire.errors import ExitCode
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire
 from tests.support.ledger_client.cluster import THREE, entries_of
+from tests.until import WAIT_S
 
 COUNT = 20
 PASSES_S = 4.0
 """Time in which each bookie checks all its ledgers several times."""
-PATIENCE_S = 60.0
 BOOKIE = {"collect_interval_s": "1", "position_interval_s": "0.2"}
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -154,7 +154,7 @@ async def test_a_lost_zookeeper_is_restored(tmp_path: Path) -> None:
         assert await unknown_ledgers(address) == {written.late: 3, new: 3}
         await command(address, "metadata", "accept-restore", status=ExitCode.REFUSED)
         await report(address, "metadata", "accept-restore", "--yes")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await unknown_ledgers(address):  # noqa: ASYNC110 - other processes
                 await asyncio.sleep(0.5)
         await check_conditions_end(address)
@@ -162,7 +162,7 @@ async def test_a_lost_zookeeper_is_restored(tmp_path: Path) -> None:
 
 async def check_conditions_end(address: str) -> None:
     """Wait until no bookie has a condition."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while any(  # noqa: ASYNC110 - other processes
             row["conditions"] for row in await report(address, "bookie", "list")
         ):

@@ -14,7 +14,7 @@ import pytest
 from metadata.store.embedded_ports import free_port
 from metadata.store.zookeeper.store import open_store
 from tests.integration.quire.command import QUIRE, TIMEOUT_S, environment, run_quire
-from tests.until import until
+from tests.until import WAIT_S, until
 
 pytestmark = pytest.mark.long
 
@@ -111,7 +111,7 @@ def test_a_directory_of_another_number_is_refused(tmp_path: Path) -> None:
 def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
     command = [*QUIRE, "zookeeper", "run", "--data", str(tmp_path)]
     variables = {**environment(None), "QUIRE_JAVA": str(tmp_path / "java")}
-    done = subprocess.run(command, capture_output=True, env=variables, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, env=variables, timeout=WAIT_S, check=False)
     assert done.returncode == 4
     assert b"set QUIRE_JAVA" in done.stderr
 

@@ -39,7 +39,7 @@ def pauses(cluster: LocalCluster, key: str) -> int:
     """Return how often the bookies paused connections."""
     count = 0
     for bookie in cluster.bookies:
-        with urlopen(f"{bookie.admin_url}/metrics", timeout=10) as answer:
+        with urlopen(f"{bookie.admin_url}/metrics", timeout=WAIT_S) as answer:
             for line in answer.read().decode().splitlines():
                 if line.startswith(f'quire_bookie_throttles_total{{quota="{key}"}} '):
                     count += int(float(line.split()[-1]))

@@ -90,11 +90,11 @@ def test_rights_come_with_an_acl_and_go_with_it(
         KafkaError._UNKNOWN_TOPIC,  # what a client makes of a topic that it is not shown
     )
     admin = AdminClient(settings)
-    assert TOPIC not in admin.list_topics(timeout=10).topics
+    assert TOPIC not in admin.list_topics(timeout=WAIT_S).topics
     words = (f"User:{name}", "--operation", "WRITE", "--topic", TOPIC)
     assert cluster.run("acl", "add", "--allow", *words).returncode == 0
     until(lambda: produced(settings) is None)
-    assert TOPIC in admin.list_topics(timeout=10).topics
+    assert TOPIC in admin.list_topics(timeout=WAIT_S).topics
     assert cluster.run("acl", "remove", "--allow", *words, "--yes").returncode == 0
     until(lambda: produced(settings) is not None)
 

@@ -22,7 +22,7 @@ from security.client_file import read_client_file
 from tests.integration.quire.command import run_quire
 from tests.support.security.files_with_secrets import SecretFiles, make_files, search_for
 from tests.support.security.secret_search import SecretSearch, forms_of
-from tests.until import until
+from tests.until import until, within
 
 PROCESSES_MIN: Final = 4
 """ZooKeeper, a bookie, its repair, and a broker."""
@@ -292,10 +292,9 @@ async def send_broken_requests(
                 writer.write(text.encode("latin-1"))
                 if writer.can_write_eof():
                     writer.write_eof()
-                async with asyncio.timeout(5):
-                    await reader.read(65_536)  # for the sender alone, and may quote what it sent
+                await within(reader.read(65_536))  # for the sender alone, and may quote it
                 writer.close()
-            except (OSError, TimeoutError):
+            except OSError:
                 continue
 
 

@@ -15,6 +15,7 @@ from quire.local.secure_directory import SecureDirectory
 from security.client_file import read_client_file
 from tests.integration.quire.command import RunningCluster, start_cluster
 from tests.support.broker_layer.refused_client import refusal_of
+from tests.until import WAIT_S
 
 LINES = b"one\ntwo\nthree\n"
 
@@ -46,7 +47,7 @@ def with_certificate(cluster: RunningCluster, directory: SecureDirectory) -> dic
 
 
 def topics_of(settings: dict[str, Any]) -> set[str]:
-    return set(AdminClient(settings).list_topics(timeout=10).topics)
+    return set(AdminClient(settings).list_topics(timeout=WAIT_S).topics)
 
 
 def test_a_client_with_a_certificate_is_served(cluster: RunningCluster) -> None:

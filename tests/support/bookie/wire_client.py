@@ -5,7 +5,6 @@ Leaves judging the answers to the tests.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from bookie.wire.batch import Buffer, build_batch
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
@@ -29,11 +28,10 @@ from bookie.wire.messages import (
     Status,
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from tests.until import WAIT_S
 
 SEED = 77
 KEY = bytes(range(32))
-WAIT_S: Final = 10.0
-"""Maximum time that a client waits for an answer, or for the end of its connection."""
 
 
 def hello(

@@ -36,7 +36,7 @@ from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicStore
 from tests.support.ledger_client.cluster import TestCluster
-from tests.until import until
+from tests.until import WAIT_S, until
 
 CONFIG = ControlConfig(
     topic_defaults=TopicDefaults(replication_factor=1),
@@ -48,7 +48,6 @@ CONFIG = ControlConfig(
     transaction_state_partitions=2,
     erased_ledgers_per_s=1000.0,
 )
-WAIT_S = 20.0
 LISTENER = "PLAINTEXT"
 
 

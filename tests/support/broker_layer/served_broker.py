@@ -23,9 +23,7 @@ from metadata.security.quota_set import QuotaSet
 from serving.server_log import ServerLog
 from tests.support.broker_layer.memory_acls import MemoryAcls
 from tests.support.broker_layer.memory_topics import MemoryTopics
-
-ANSWER_S = 20.0
-
+from tests.until import WAIT_S
 
 Batches = Mapping[str, Mapping[int, bytes | None]]
 
@@ -154,7 +152,7 @@ class Client:
 
     async def frame(self) -> tuple[int, bytes]:
         """Return the next answer: the correlation id, and the bytes after it."""
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(WAIT_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             data = await self.reader.readexactly(size)
         return int.from_bytes(data[:4], "big"), data[4:]
@@ -198,7 +196,7 @@ class Client:
         return response
 
     async def is_closed(self) -> bool:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(WAIT_S):
             try:
                 return await self.reader.read(1) == b""
             except ConnectionError:

@@ -64,10 +64,10 @@ async def test_handles_say_what_they_are(cluster: TestCluster) -> None:
     client = cluster.client()
     chain, address = client.chain("events"), "memory"
     assert repr(client) == f"<LedgerClient of {address}, not connected>"
-    writer = await client.create_ledger(THREE, password=b"secret")
+    writer = await client.create_ledger(THREE, password=b"a ledger's secret")
     assert repr(writer) == f"<LedgerWriter of ledger {writer.id}, last confirmed -1, open>"
     await writer.append(b"payload")
-    reader = await client.open_ledger(writer.id, password=b"secret")
+    reader = await client.open_ledger(writer.id, password=b"a ledger's secret")
     assert repr(reader) == f"<LedgerReader of ledger {writer.id}, last confirmed 0, open>"
     assert repr(chain) == f"<Chain 'events' of {address}, connected>"
     await reader.aclose()

@@ -3,12 +3,12 @@
 import datetime
 import os
 import ssl
-import time
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
-from quire.local.development_certificates import CERTIFICATE_DAYS, DevelopmentAuthority
+from quire.local.development_certificates import CERTIFICATE_DAYS, CLOCK_SKEW, DevelopmentAuthority
 from security.errors import CertificateError, SecretError
 from security.server_tls import ClientCertificates, ServerTls, server_context
 from security.tls import TlsFiles, client_context
@@ -79,9 +79,10 @@ def test_files_that_are_missing_or_no_certificates_are_refused(
 
 
 def test_the_end_of_a_certificate_is_known(files: TlsFiles) -> None:
-    end_s = ServerTls(files, REQUIRED).expires_s
-    days = (end_s - time.time()) / datetime.timedelta(days=1).total_seconds()
-    assert CERTIFICATE_DAYS - 1 < days <= CERTIFICATE_DAYS
+    certificate = x509.load_pem_x509_certificate(Path(files.certificate).read_bytes())
+    end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+    assert ServerTls(files, REQUIRED).expires_s == end.timestamp()
+    assert end - start == datetime.timedelta(days=CERTIFICATE_DAYS) + CLOCK_SKEW
 
 
 def test_new_files_that_cannot_be_used_leave_the_old_certificate(files: TlsFiles) -> None:

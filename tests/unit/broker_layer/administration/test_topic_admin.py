@@ -17,8 +17,8 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from metadata.topics.topic import TopicRecord
 from tests.support.broker_layer.asking import NO_ID, Admin, Creatable, topic
-from tests.support.broker_layer.control_setting import WAIT_S, Setting
-from tests.until import until
+from tests.support.broker_layer.control_setting import Setting
+from tests.until import WAIT_S, until
 
 
 @pytest.mark.parametrize("version", range(2, 8))

@@ -19,9 +19,9 @@ from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.topics.replica_numbers import MISSING_REPLICA
 from tests.support.broker_layer.asking import Admin
-from tests.support.broker_layer.control_setting import WAIT_S, Broker, Setting
+from tests.support.broker_layer.control_setting import Broker, Setting
 from tests.support.broker_layer.log_setting import append, batch
-from tests.until import until
+from tests.until import WAIT_S, until
 
 SETTINGS = {"replication.mode": "quorum", "ack.quorum": "1", "segment.bytes": "16384"}
 

@@ -14,13 +14,12 @@ from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic_store import TopicStore
 from tests.support.broker_layer.control_setting import (
     CONFIG,
-    WAIT_S,
     Setting,
     registration,
     until_lists_are_gone,
 )
 from tests.support.broker_layer.log_setting import append, batch, values
-from tests.until import until
+from tests.until import WAIT_S, until
 
 
 async def test_a_new_topic_is_led_and_written(setting: Setting) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from metadata.store.interface import SessionState
 from metadata.store.session_clock import SILENT_AFTER, SessionClock
+from metadata.store.zookeeper.calls import NoAuth
 from metadata.store.zookeeper.heartbeat import (
     BEATS_PER_SESSION,
     GRACES_PER_SESSION,
@@ -24,7 +25,7 @@ class Server:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.began_s = self.loop.time()
-        self.is_silent = False
+        self.is_silent = self.is_refusing = False
         self.beats: list[float] = []
         self.cuts: list[float] = []
         self.clock = SessionClock(SESSION_S, self.began_s)
@@ -44,7 +45,9 @@ class Server:
     def submit(self, _method: str, _path: str) -> "asyncio.Future[None]":
         self.beats.append(self.now_s)
         answer: asyncio.Future[None] = self.loop.create_future()
-        if not self.is_silent:
+        if self.is_refusing:
+            answer.set_exception(NoAuth())
+        elif not self.is_silent:
             answer.set_result(None)
         return answer
 
@@ -70,6 +73,13 @@ async def test_a_server_that_answers_is_kept(server: Server) -> None:
     await run(server, 10 * SESSION_S - 1)
     assert (server.cuts, server.states) == ([], [SessionState.CONNECTED])
     assert len(server.beats) == 10 * BEATS_PER_SESSION
+
+
+async def test_a_refusal_is_an_answer(server: Server) -> None:
+    """A session without rights stays, so that its calls are refused, and not unavailable."""
+    server.is_refusing = True
+    await run(server, 10 * SESSION_S - 1)
+    assert (server.cuts, server.states) == ([], [SessionState.CONNECTED])
 
 
 async def test_a_silent_server_is_left_while_another_can_still_be_found(server: Server) -> None:

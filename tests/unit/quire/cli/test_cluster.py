@@ -24,6 +24,7 @@ async def test_a_removed_bookie_is_no_problem(memory_cluster: MemoryCluster) -> 
         "removed": 0,
         "lost": 1,
         "limbo": 0,
+        "unreadable": 0,
     }
     await cluster.set_state("a", Lifecycle.DRAINED, Lifecycle.REMOVED)
     code, row = await cluster.run(parser(), "health", "-o", "json")

@@ -1,5 +1,6 @@
 """Scripts of completion: shells accept them, and complete nouns, verbs and options."""
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -37,7 +38,8 @@ def test_the_shell_accepts_its_script(script: Path) -> None:
 def completed_by_bash(script: Path, *words: str) -> list[str]:
     line = " ".join(words)
     program = (
-        f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'; "
+        f"source {shlex.quote(str(script))}; "
+        f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'; "
         f"_shtab_quire quire {words[-1]} {words[-2]}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
@@ -55,6 +57,6 @@ def test_bash_completes_nouns_verbs_and_options(script: Path) -> None:
 @pytest.mark.parametrize("script", ["fish"], indirect=True)
 def test_fish_completes_nouns_and_verbs(script: Path) -> None:
     for line, wanted in (("quire le", "ledger"), ("quire ledger ta", "tail")):
-        program = f"source {script}; complete -C '{line}'"
+        program = f"source {shlex.quote(str(script))}; complete -C '{line}'"
         done = subprocess.run(["fish", "-c", program], capture_output=True, text=True, check=True)
         assert done.stdout.split("\t")[0] == wanted
