@@ -13,6 +13,7 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `peer_link`: replacing such a connection when it ends, and before its login does.
 - `peer_connection`: requests over such a connection, answered in order.
 - `coordinator_partitions`: internal topics, and the partition of a key.
+- `turns`: turns of the event loop during one large request.
 - `java_hash`: Java's hash of a text, which places keys on partitions.
 - `errors`: failures of topics, with Kafka's codes.
 - `kafka/`: bytes of Kafka's protocol.

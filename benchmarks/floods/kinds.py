@@ -90,7 +90,7 @@ SPECS: Final = {
     ),
     FloodKind.FETCHES: FloodSpec(Role.BROKER, Size(8), Size(1), BROKER_ANSWERS_BYTES + SLACK_BYTES),
     FloodKind.SESSIONS: FloodSpec(
-        Role.BROKER, Size(1, 240_000, 480_000), Size(1, 120_000, 240_000), 4 * SLACK_BYTES
+        Role.BROKER, Size(1, 9_990, 480_000), Size(1, 9_990, 100_000), 4 * SLACK_BYTES
     ),
     FloodKind.HANDSHAKES: FloodSpec(Role.BROKER, Size(256), Size(96), SLACK_BYTES),
     FloodKind.ADMIN: FloodSpec(Role.BOOKIE, Size(256), Size(48), SLACK_BYTES),

@@ -44,6 +44,7 @@ from broker_layer.log.settings.topic_configs import (
     list_of,
 )
 from broker_layer.request_context import RequestContext
+from broker_layer.turns import Turns
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Row = _Result.DescribeConfigsResourceResult
@@ -99,8 +100,9 @@ class ConfigAdmin:
         """Answer DescribeConfigs."""
         assert isinstance(request, DescribeConfigsRequest), "the dispatcher selects by API"
         del context
-        results = []
-        for resource in request.resources:
+        results, turns = [], Turns()
+        for resource in {_key_of(each): each for each in request.resources}.values():
+            await turns.pass_on()
             try:
                 rows = self._rows(resource.resource_type, resource.resource_name)
             except TopicError as error:
@@ -314,6 +316,12 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> _Row:
         config_type=row.kind,
         documentation=row.meaning if request.include_documentation else None,
     )
+
+
+def _key_of(resource: _Resource) -> tuple[int, str, tuple[str, ...]]:
+    """Return what makes two requested resources the same: each is answered once."""
+    keys = tuple(resource.configuration_keys or ())
+    return resource.resource_type, resource.resource_name, keys
 
 
 def _refused(resource: _Resource, error: TopicError) -> _Result:

@@ -39,6 +39,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.log.settings.log_config import replication_factor
 from broker_layer.request_context import RequestContext
+from broker_layer.turns import Turns
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_names import alike
 
@@ -302,10 +303,12 @@ async def _immediate(answer: AnswerT) -> AnswerT:
 
 async def _gather_bounded(works: Iterable[Awaitable[AnswerT]]) -> list[AnswerT]:
     """Return the results in order; at most CHANGES_AT_ONCE_MAX run at the same time."""
-    slots = asyncio.Semaphore(CHANGES_AT_ONCE_MAX)
+    waiting, answers, turns = enumerate(works), dict[int, AnswerT](), Turns()
 
-    async def one(work: Awaitable[AnswerT]) -> AnswerT:
-        async with slots:
-            return await work
+    async def work_off() -> None:
+        for number, work in waiting:
+            answers[number] = await work
+            await turns.pass_on()
 
-    return list(await asyncio.gather(*[one(each) for each in works]))
+    await asyncio.gather(*[work_off() for _ in range(CHANGES_AT_ONCE_MAX)])
+    return [answers[number] for number in sorted(answers)]

@@ -12,7 +12,7 @@ Source: KIP-4, KIP-392 (offline replicas), KIP-430 (authorized operations), KIP-
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -37,6 +37,7 @@ from broker_layer.security.rights import (
     seen_topics,
     sees_topic,
 )
+from broker_layer.turns import Turns
 from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import NO_LEADER, TopicRecord
 
@@ -79,9 +80,14 @@ class MetadataAnswers:
         asked = request.topics
         if asked is None or (context.api_version == 0 and not asked):
             return self._all(request, context)
-        once = {(each.name, each.topic_id): each for each in asked}
-        topics = [await self._asked(each, request, context) for each in once.values()]
-        response = self._response(topics, context)
+        topics, turns = dict[tuple[str | None, UUID | None], _Topic](), Turns()
+        find = self._changes.finder()
+        for each in asked:
+            key = each.name, each.topic_id if each.name is None else None
+            if key not in topics:
+                topics[key] = await self._asked(each, request, context, find)
+                await turns.pass_on()
+        response = self._response(topics.values(), context)
         return self._with_operations(response, request, context.rights)
 
     def _all(self, request: MetadataRequest, context: RequestContext) -> ApiMessage | bytes:
@@ -121,7 +127,11 @@ class MetadataAnswers:
         return cached.body
 
     async def _asked(
-        self, asked: _AskedTopic, request: MetadataRequest, context: RequestContext
+        self,
+        asked: _AskedTopic,
+        request: MetadataRequest,
+        context: RequestContext,
+        find: Callable[[str], Awaitable[TopicRecord | None]],
     ) -> _Topic:
         name = asked.name
         if name is None:
@@ -134,7 +144,7 @@ class MetadataAnswers:
             name = found
         elif not _may_describe(context.rights, name):
             return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        record = self._view.topics.get(name) or await self._changes.find(name)
+        record = self._view.topics.get(name) or await find(name)
         if record is None:
             may_create = context.api_version < 4 or request.allow_auto_topic_creation  # noqa: PLR2004
             if not (may_create and self._config.creates_topics):

@@ -26,6 +26,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on, seen_topics
+from broker_layer.turns import Turns
 from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import TopicRecord
 
@@ -57,14 +58,16 @@ class TopicPartitionAnswers:
         room = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
         topics: list[_Topic] = []
         following: _Cursor | None = None
+        turns, find = Turns(), self._changes.finder()
         for name in sorted({each: None for each in names if each >= first_name}):
+            await turns.pass_on()
             if room == 0:
                 following = _Cursor(topic_name=name, partition_index=0)
                 break
             if rights and not rights.check(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 topics.append(_without(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 continue
-            record = self._view.topics.get(name) or await self._changes.find(name)
+            record = self._view.topics.get(name) or await find(name)
             if record is None:
                 topics.append(_without(name, self._metadata.why_unknown(name)))
                 continue

@@ -11,7 +11,7 @@ Source: Kafka's CreateTopics, CreatePartitions, DeleteTopics (KIP-4, KIP-195, KI
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -48,6 +48,10 @@ from metadata.topics.topic_store import TopicStore
 
 LOOK_UP_PAUSE_S: Final = 0.5
 """Minimum time between two look-ups of an unknown name, in seconds."""
+LOOK_UPS_MAX: Final = 100
+"""Maximum number of topics that one request makes a broker look up. Others are answered as the view
+shows them: it learns of new topics by itself, somewhat later.
+"""
 MISSED_MAX: Final = 10_000
 CREATION_TIMEOUT_S: Final = 5.0
 """How long a request waits for a topic that it creates implicitly, in seconds."""
@@ -181,6 +185,15 @@ class TopicChanges:
                 self._missed_s.clear()
             self._missed_s[name] = now_s
             return None
+
+    def finder(self) -> Callable[[str], Awaitable[TopicRecord | None]]:
+        """Return `find` for one request, which looks up at most LOOK_UPS_MAX topics."""
+        names = iter(range(LOOK_UPS_MAX))
+
+        async def find(name: str) -> TopicRecord | None:
+            return None if next(names, None) is None else await self.find(name)
+
+        return find
 
     def loads(self) -> Loads:
         """Count the partitions that each eligible broker leads now."""

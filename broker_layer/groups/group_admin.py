@@ -25,6 +25,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on
+from broker_layer.turns import Turns
 from metadata.security.acls import ResourceType
 
 _NOT_FOUND_VERSION: Final = 6
@@ -41,8 +42,9 @@ class GroupAdminHandlers:
     async def describe_groups(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Serve DescribeGroups."""
         assert isinstance(request, DescribeGroupsRequest)
-        groups = []
+        groups, turns = [], Turns()
         for group_id in request.groups:
+            await turns.pass_on()
             try:
                 host = self._coordinator.host_of(group_id)
                 group = host.shard.classic(group_id)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.leaders import (
     NODE_ENDPOINTS_TAG,
@@ -35,6 +34,7 @@ from broker_layer.kafka.primitives import (
     skip_tags,
     string,
     tag,
+    too_many_elements,
     varint,
 )
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION, SERVED, ApiKey
@@ -175,7 +175,7 @@ def decode_fetch(version: int, data: memoryview) -> FetchRequest:
 
 def _take(room: int, count: int) -> int:
     if count > room:
-        raise KafkaFrameError(f"a Fetch request has more than {ELEMENTS_MAX} elements")
+        raise too_many_elements(ELEMENTS_MAX)
     return room - count
 
 

@@ -116,6 +116,7 @@ from broker_layer.kafka.consumer_group_messages import (
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.login_messages import LOGIN_MESSAGES
+from broker_layer.kafka.primitives import count_of
 from broker_layer.kafka.quota_messages import QUOTA_MESSAGES
 from broker_layer.kafka.schema_guard import guard_of
 from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
@@ -206,6 +207,7 @@ __all__ = [
     "TxnOffsetCommitResponse",
     "WriteTxnMarkersRequest",
     "WriteTxnMarkersResponse",
+    "answer_pieces",
     "api_versions_response",
     "decode_request",
     "decode_response",
@@ -213,6 +215,7 @@ __all__ = [
     "encode_response",
     "refuse_api_versions",
     "refuse_software_name",
+    "request_class",
     "warm_up",
 ]
 
@@ -286,8 +289,14 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
     **LOGIN_MESSAGES,
     **QUOTA_MESSAGES,
 }
+PIECE_ELEMENTS: Final = 100
 _DAMAGE: Final = (ValueError, IndexError, struct.error)
 """Errors that the library can raise after the guard's check, for text that is not UTF-8."""
+
+
+def request_class(api_key: ApiKey) -> type[ApiMessage]:
+    """Return the class of an API's requests; Produce and Fetch have none."""
+    return _MESSAGES[api_key][0]
 
 
 def decode_request(api_key: ApiKey, version: int, data: bytes | memoryview) -> ApiMessage:
@@ -308,9 +317,55 @@ def encode_response(response: ApiMessage, version: int) -> bytearray:
     return _encode(response, version)
 
 
+def answer_pieces(response: ApiMessage, version: int) -> Iterator[bytearray | bytes]:
+    """Encode the body of an answer piece by piece, so that a server can do other work meanwhile.
+
+    Its longest array is encoded PIECE_ELEMENTS elements at a time.
+    """
+    name, rows = _longest_array(response, version)
+    if len(rows) <= PIECE_ELEMENTS:
+        yield _encode(response, version)
+        return
+    is_flexible = response.flexible_version_q(version)
+
+    def encoded_with(some: list[object]) -> tuple[bytearray, int]:
+        setattr(response, name, some)
+        return _encode(response, version), len(count_of(len(some), is_flexible=is_flexible))
+
+    none, count_bytes = encoded_with([])
+    one, _ = encoded_with(rows[:1])
+    # The count is the first difference, in its last byte.
+    differs_at = next(at for at, (a, b) in enumerate(zip(none, one, strict=False)) if a != b)
+    after_count = differs_at + 1
+    start = after_count - count_bytes
+    yield none[:start] + count_of(len(rows), is_flexible=is_flexible)
+    for first in range(0, len(rows), PIECE_ELEMENTS):
+        some, some_bytes = encoded_with(rows[first : first + PIECE_ELEMENTS])
+        yield some[start + some_bytes : len(some) - (len(none) - after_count)]
+    setattr(response, name, rows)
+    yield none[after_count:]
+
+
+def _longest_array(message: ApiMessage, version: int) -> tuple[str, list[object]]:
+    struct = message._struct  # noqa: SLF001 - the library has no other list of fields
+    assert struct is not None, "each message has fields"
+    fields = struct.untagged_fields(version)
+    arrays = [(each.name, getattr(message, each.name)) for each in fields if each.is_struct_array()]
+    return max(
+        ((name, rows) for name, rows in arrays if isinstance(rows, list)),
+        key=lambda each: len(each[1]),
+        default=("", []),
+    )
+
+
 def encode_request(request: ApiMessage, version: int) -> bytearray:
-    """Encode the body of a request to another broker."""
-    return _encode(request, version)
+    """Encode the body of a request to another broker.
+
+    Raises KafkaFrameError if the other one would refuse it.
+    """
+    encoded = _encode(request, version)
+    _guard(type(request), version)(memoryview(encoded))
+    return encoded
 
 
 def api_versions_response(version: int) -> bytearray:

@@ -26,9 +26,18 @@ NULL_UUID: Final = bytes(UUID_BYTES)
 VARINT_BYTES_MAX: Final = 5
 VARINT_MORE: Final = 0x80
 """The bit of a varint's byte that announces another byte."""
-ELEMENTS_MAX: Final = 250_000
-"""Maximum number of elements of all arrays of one message: each becomes an object of some hundred
-bytes."""
+ELEMENTS_MAX: Final = 10_000
+"""Maximum number of elements of all arrays of one request.
+
+Each costs the event loop some microseconds, and other clients wait meanwhile. Clients send fewer:
+consumers, producers, librdkafka, MirrorMaker and Connect name in a request the topics and
+partitions that they use at one broker. Kafka advises at most 4,000 partitions there, so 10,000
+leaves room for the names of their topics. Admin tools name what their user named. A request with
+more ends its connection, and the broker's log says what to do.
+"""
+ANSWER_ELEMENTS_MAX: Final = 250_000
+"""The same of an answer of another broker, and of what clients store: each element becomes an
+object of some hundred bytes."""
 NO_TAGS: Final = b"\0"
 
 _UINT32_MAX: Final = 2**32 - 1
@@ -51,6 +60,14 @@ def parsing(parse: Callable[Parameters, Parsed]) -> Callable[Parameters, Parsed]
             raise KafkaFrameError(f"{parse.__name__} failed: {error}") from error
 
     return parse_or_refuse
+
+
+def too_many_elements(most: int) -> KafkaFrameError:
+    """Return the error for a message with too many elements."""
+    return KafkaFrameError(
+        f"a message has more than {most} elements: name fewer topics, partitions or groups in one"
+        " request, by several clients, or by several requests of an admin tool"
+    )
 
 
 def read_varint(data: memoryview, position: int) -> tuple[int, int]:
@@ -81,7 +98,9 @@ def read_count(
     else:
         (count,) = INT32.unpack_from(data, position)
         position += 4
-    if not 0 <= count * element_bytes_min <= len(data) - position or count > ELEMENTS_MAX:
+    if count > ELEMENTS_MAX:
+        raise too_many_elements(ELEMENTS_MAX)
+    if not 0 <= count * element_bytes_min <= len(data) - position:
         raise KafkaFrameError(f"{count} elements do not fit in {len(data) - position} B")
     return count, position
 

@@ -36,6 +36,7 @@ from broker_layer.kafka.primitives import (
     skip_tags,
     string,
     tag,
+    too_many_elements,
     varint,
 )
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN, SERVED, ApiKey
@@ -135,7 +136,7 @@ def _decode(version: int, data: memoryview) -> ProduceRequest:
         topics.append(topic)
         room -= 1 + len(topic.partitions)
         if room < 0:
-            raise KafkaFrameError(f"a Produce request has more than {ELEMENTS_MAX} elements")
+            raise too_many_elements(ELEMENTS_MAX)
     if flexible:
         skip_tags(data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)

@@ -7,9 +7,9 @@ Format of a schema: Kafka's message definitions (JSON). A field has a type and t
 contain it; `[]` before a type denotes an array; a type with fields is a structure.
 
 Invariants: a count is compared with the remaining bytes, and all arrays of one message together
-have at most `ELEMENTS_MAX` elements; null occurs only where the schema allows it; the content of a
-known tagged field has the size that the field states. Bytes after the message are ignored, as in
-Kafka.
+have at most `ELEMENTS_MAX` elements in a request, `ANSWER_ELEMENTS_MAX` in others; null occurs only
+where the schema allows it; the content of a known tagged field has the size that the field states.
+Bytes after the message are ignored, as in Kafka.
 
 Source: KIP-482, KIP-893.
 """
@@ -20,7 +20,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from broker_layer.kafka.errors import KafkaFrameError
-from broker_layer.kafka.primitives import ELEMENTS_MAX, INT16, INT32, read_varint
+from broker_layer.kafka.primitives import (
+    ANSWER_ELEMENTS_MAX,
+    ELEMENTS_MAX,
+    INT16,
+    INT32,
+    read_varint,
+    too_many_elements,
+)
 
 TAGGED_COPY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum number of bytes that the library may copy for tagged fields of one message: it copies the
@@ -47,7 +54,8 @@ Schema: TypeAlias = Mapping[str, Json]
 class Room:
     """The resources that a message may still use."""
 
-    elements: int = ELEMENTS_MAX
+    elements_max: int
+    elements: int
     tagged_copy_bytes: int = TAGGED_COPY_BYTES_MAX
 
 
@@ -75,19 +83,22 @@ class _Version:
 
 def guard_of(schema: Schema, version: int) -> Callable[[memoryview], None]:
     """Return a check that raises KafkaFrameError unless bytes begin with a message of a version."""
-    is_flexible = _is_in(schema.get("flexibleVersions"), version)
-    shape = _structure(_fields(schema), _Version(version, is_flexible))
+    is_flexible = is_in(schema.get("flexibleVersions"), version)
+    shape = _structure(fields_of(schema), _Version(version, is_flexible))
+
+    elements_max = ELEMENTS_MAX if schema.get("type") == "request" else ANSWER_ELEMENTS_MAX
 
     def check(data: memoryview) -> None:
         try:
-            shape.check(data, 0, Room())
+            shape.check(data, 0, Room(elements_max, elements_max))
         except (IndexError, struct.error) as error:
             raise KafkaFrameError(f"the frame ends before its message does: {error}") from error
 
     return check
 
 
-def _is_in(versions: Json, number: int) -> bool:
+def is_in(versions: Json, number: int) -> bool:
+    """Return whether a version is among those that a schema states for a field."""
     if not isinstance(versions, str) or versions == "none":
         return False
     first, dash, last = versions.rstrip("+").partition("-")
@@ -96,15 +107,16 @@ def _is_in(versions: Json, number: int) -> bool:
     return number >= int(first) if versions.endswith("+") else number == int(first)
 
 
-def _fields(schema: Schema) -> list[Schema]:
+def fields_of(schema: Schema) -> list[Schema]:
+    """Return the fields of a message, or of a structure in it."""
     found = schema["fields"]
     assert isinstance(found, Sequence)
     return [each for each in found if isinstance(each, Mapping)]
 
 
 def _structure(fields: list[Schema], version: _Version) -> Shape:
-    present = [each for each in fields if _is_in(each["versions"], version.number)]
-    tagged = [each for each in present if _is_in(each.get("taggedVersions"), version.number)]
+    present = [each for each in fields if is_in(each["versions"], version.number)]
+    tagged = [each for each in present if is_in(each.get("taggedVersions"), version.number)]
     shapes = [_field(each, version) for each in present if each not in tagged]
     if version.is_flexible:
         shapes.append(_tags(tagged, version))
@@ -146,15 +158,15 @@ def _fixed(size: int) -> Shape:
 def _field(field: Schema, version: _Version) -> Shape:
     kind = field["type"]
     assert isinstance(kind, str)
-    is_nullable = _is_in(field.get("nullableVersions"), version.number)
+    is_nullable = is_in(field.get("nullableVersions"), version.number)
     if kind.startswith("[]"):
         if "fields" in field:
-            element = _structure(_fields(field), version)
+            element = _structure(fields_of(field), version)
         else:
             element = _field({"type": kind[2:]}, version)
         return _array(element, version, is_nullable=is_nullable)
     if "fields" in field:
-        return _optional(_structure(_fields(field), version), is_nullable=is_nullable)
+        return _optional(_structure(fields_of(field), version), is_nullable=is_nullable)
     if kind in FIXED_BYTES:
         return _fixed(FIXED_BYTES[kind])
     assert kind in ("string", "bytes", "records"), kind
@@ -185,7 +197,7 @@ def _array(element: Shape, version: _Version, *, is_nullable: bool) -> Shape:
             raise KafkaFrameError(f"{count} elements do not fit in {len(data) - position} B")
         room.elements -= max(count, 0)
         if room.elements < 0:
-            raise KafkaFrameError(f"a message has more than {ELEMENTS_MAX} elements")
+            raise too_many_elements(room.elements_max)
         if bytes_fixed is not None:
             return position + max(count, 0) * bytes_fixed
         for _ in range(count):

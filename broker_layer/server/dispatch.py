@@ -17,6 +17,7 @@ from broker_layer.kafka.login_messages import SaslAuthenticateResponse, SaslHand
 from broker_layer.kafka.messages import (
     ApiMessage,
     ApiVersionsRequest,
+    answer_pieces,
     api_versions_response,
     decode_request,
     encode_response,
@@ -26,9 +27,10 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.quota_messages import note_throttle
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.exchange import Exchange, RawHandler
+from broker_layer.server.exchange import Buffer, Exchange, RawHandler
 from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
+from broker_layer.turns import Turns
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
 """APIs for brokers; of the first, only some versions: see `_is_for_brokers`."""
@@ -123,12 +125,20 @@ class Dispatcher:
     async def _answer(self, exchange: Exchange, handler: Handler) -> None:
         version = exchange.api_version
         request = decode_request(exchange.api_key, version, exchange.body)
+        turns = Turns()
         response = await handler(request, exchange.context)
+        await turns.pass_on()
         throttle_s = self._quotas.record_answer(exchange, response)
         if throttle_s and not isinstance(response, bytes):
             note_throttle(response, throttle_s)
-        body = response if isinstance(response, bytes) else encode_response(response, version)
-        exchange.answer([body])
+        body: list[Buffer] = []
+        if isinstance(response, bytes):
+            body.append(response)
+        else:
+            for piece in answer_pieces(response, version):
+                body.append(piece)
+                await turns.pass_on()
+        exchange.answer(body)
         if throttle_s:
             exchange.requester.throttle(throttle_s)
 

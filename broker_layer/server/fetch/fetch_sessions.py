@@ -16,6 +16,7 @@ from random import Random
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.primitives import ELEMENTS_MAX
 from security.shares import Shares
 
 NO_SESSION: Final = 0
@@ -25,8 +26,10 @@ SESSION_ID_MAX: Final = 2**31 - 1
 EVICTABLE_AFTER_S: Final = 120.0
 """Idle time, in seconds, after which a session may be dropped to make room for a new one."""
 
-SESSION_PARTITIONS_MAX: Final = 100_000
-"""Maximum number of partitions in one session: each of its Fetches looks at all of them."""
+SESSION_PARTITIONS_MAX: Final = ELEMENTS_MAX
+"""Maximum number of partitions in one session: each of its Fetches looks at all of them, as if the
+request named them.
+"""
 HOLDER_SHARE: Final = 2
 """One holder has at most one of so many parts of the sessions, and of their partitions."""
 

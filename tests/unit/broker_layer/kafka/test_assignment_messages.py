@@ -7,7 +7,7 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from broker_layer.kafka.assignment_messages import VERSION_MAX, assigned_partitions
-from broker_layer.kafka.primitives import ELEMENTS_MAX
+from broker_layer.kafka.primitives import ANSWER_ELEMENTS_MAX
 
 PLACES = (("orders", 2), ("orders", 0), ("Grüße", 1))
 
@@ -42,7 +42,7 @@ def test_no_assignment() -> None:
 def test_bytes_of_another_format_are_none() -> None:
     assert assigned_partitions(struct.pack(">h", -1) + encoded(0)[2:]) is None
     assert assigned_partitions(b'{"connector": 1}') is None
-    too_many = struct.pack(">hi", 0, ELEMENTS_MAX + 1)
+    too_many = struct.pack(">hi", 0, ANSWER_ELEMENTS_MAX + 1)
     assert assigned_partitions(too_many) is None
     name = encoded(0).replace(b"orders", b"\xff" * 6)
     assert assigned_partitions(name) is None
