@@ -10,6 +10,7 @@ holder wait. Places are given back exactly once, also if their request is cancel
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from security.shares import Shares
 
@@ -19,6 +20,16 @@ class QueueFullError(Exception):
 
     def __init__(self, waiting_max: int) -> None:
         super().__init__(f"{waiting_max} requests of this client wait already")
+
+
+@dataclass(slots=True)
+class Place:
+    """A place that is held."""
+
+    kept_s: float = 0.0
+    """How long it stays taken after its use, in seconds, for work that its holder asks for too
+    often.
+    """
 
 
 class FairQueue:
@@ -57,14 +68,18 @@ class FairQueue:
         return self._places.take(holder, count)
 
     @asynccontextmanager
-    async def place(self, holder: str) -> AsyncIterator[None]:
+    async def place(self, holder: str) -> AsyncIterator[Place]:
         """Hold a place. Raises QueueFullError."""
         if not self.take(holder):
             await self.wait(holder)
+        place = Place()
         try:
-            yield
+            yield place
         finally:
-            self.give_back(holder)
+            if place.kept_s:
+                asyncio.get_running_loop().call_later(place.kept_s, self.give_back, holder)
+            else:
+                self.give_back(holder)
 
     async def wait(self, holder: str, count: int = 1) -> None:
         """Take places, at the most a share, when it is the holder's turn; `take` could not. Raises

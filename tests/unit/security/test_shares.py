@@ -112,3 +112,19 @@ async def test_requests_that_are_cancelled_together_take_no_places() -> None:
     assert found[3] is None, "what waits behind them is served"
     assert len(queue) == 5 + 4
     assert not queue.is_waited_for
+
+
+async def test_a_place_stays_taken_after_its_use_and_delays_no_other_holder() -> None:
+    queue = FairQueue(2, 1, 100)
+    async with queue.place("flood") as place:
+        place.kept_s = 0.01
+    again = asyncio.get_running_loop().create_task(_use(queue, "flood"))
+    await asyncio.sleep(0)
+    async with queue.place("other"):
+        assert not again.done(), "its place is still taken"
+    await again
+
+
+async def _use(queue: FairQueue, holder: str) -> None:
+    async with queue.place(holder):
+        pass

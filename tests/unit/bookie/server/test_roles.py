@@ -26,6 +26,7 @@ from bookie.wire.messages import (
     WaitLac,
     WriteLac,
 )
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import EntryId, LedgerId
 from metadata.paths import ledger_path
 from metadata.security.client_principals import parse_principals
@@ -361,6 +362,25 @@ async def test_ledgers_that_do_not_exist_keep_no_other_client_out(world: World) 
     client = await world.client(ALICE, 7)
     assert isinstance(await client.request(REQUESTS["lac"]), LacReply)
     world.faults.gate.set()
+
+
+async def test_reads_that_find_no_ledger_are_bounded_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_authorizer, "MISSED_S", 60.0)
+    authorizer, most = world.roles.authorizer, ledger_authorizer.READS_OF_PRINCIPAL_MAX
+    missing = [LedgerId(each) for each in range(1_000, 1_100)]
+    paths = {ledger_path(each) for each in missing}
+    loop = asyncio.get_running_loop()
+    flood = [loop.create_task(authorizer.read_facts(each, BOB)) for each in missing]
+    await until(lambda: len(_read_of(world, paths)) >= most)
+    assert await authorizer.read_facts(SEVEN, ALICE) is not None
+    assert len(_read_of(world, paths)) == most, "further reads wait for their places"
+    await cancel_and_wait(*flood)
+
+
+def _read_of(world: World, paths: set[str]) -> set[str]:
+    return paths & {call.path for call in world.faults.calls}
 
 
 async def test_known_facts_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
