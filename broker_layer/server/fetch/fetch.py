@@ -42,11 +42,12 @@ from broker_layer.server.fetch.fetch_sessions import (
 )
 from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
+from broker_layer.turns import Turns
 from security.principal import ANONYMOUS
 from tracing import spans as tracing
 
-PARTITIONS_PER_SLICE: Final = 1_000
-"""Number of partitions that a Fetch begins to read before other work runs."""
+PARTITIONS_PER_SLICE: Final = 100
+"""Number of partitions that a Fetch begins to read before its turn may end."""
 
 
 class FetchService:
@@ -93,7 +94,11 @@ class FetchService:
     async def _answer(self, exchange: Exchange) -> None:
         if exchange.is_gone:
             return
+        turns = Turns()
         request = decode_fetch(exchange.api_version, exchange.body)
+        await turns.pass_on()
+        if exchange.is_gone:
+            return
         by_id = exchange.api_version >= FETCH_TOPIC_ID_VERSION
         now_s = self._now()
         plan = self._sessions.plan(
@@ -116,8 +121,9 @@ class FetchService:
         for number, each in enumerate(plan.positions, 1):
             reads.append(self._reader.begin(each, rights))
             if number % PARTITIONS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+                await turns.pass_on()
         total = await self._read(exchange, reads, bounds)
+        await turns.pass_on()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, self._limits.fetch_wait_s_max)
         if (
             wait_s

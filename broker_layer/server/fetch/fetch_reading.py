@@ -22,6 +22,7 @@ from broker_layer.server.fetch.fetch_sessions import FetchPosition
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import ClusterNames, PartitionLog, PartitionLogs
 from broker_layer.server.unreadable_records import UnreadableRecords
+from broker_layer.turns import Turns
 from metadata.security.acls import Operation, ResourceType
 
 NO_OFFSET: Final = -1
@@ -118,12 +119,13 @@ class FetchReader:
         for each in waiting:
             total -= each.byte_count
             each.byte_count = 0
-        while waiting:
+        began, turns = 0, Turns()
+        while began < len(waiting):
             room = bounds.bytes_max - total
             if room <= 0:
                 break
-            group = _next_group(waiting, bounds, room)
-            waiting = waiting[len(group) :]
+            group = _next_group(waiting[began : began + bounds.reads_at_once], bounds, room)
+            began += len(group)
             first, *others = group
             if not others:
                 await self._read_one(first, room, bounds, at_least_one=not total)
@@ -132,7 +134,8 @@ class FetchReader:
                     self._read_one(first, room, bounds, at_least_one=not total),
                     *(self._read_one(each, room, bounds, at_least_one=False) for each in others),
                 )
-            total = sum(each.byte_count for each in reads)
+            total += sum(each.byte_count for each in group)
+            await turns.pass_on()
         return total
 
     async def _read_one(
@@ -192,9 +195,9 @@ def _has_new_records(read: PartitionRead, bounds: ReadBounds) -> bool:
 
 
 def _next_group(waiting: list[PartitionRead], bounds: ReadBounds, room: int) -> list[PartitionRead]:
-    """Return the next reads whose limits fit in the room together; at least the first one."""
+    """Return the first reads whose limits fit in the room together; at least one."""
     group: list[PartitionRead] = []
-    for each in waiting[: bounds.reads_at_once]:
+    for each in waiting:
         if group and each.position.bytes_max > room:
             break
         group.append(each)

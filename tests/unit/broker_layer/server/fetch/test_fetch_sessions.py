@@ -7,6 +7,7 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.server.fetch import fetch_sessions
+from broker_layer.server.fetch.fetch import PARTITIONS_PER_SLICE
 from broker_layer.server.fetch.fetch_sessions import (
     FetchOwner,
     FetchPlan,
@@ -14,6 +15,7 @@ from broker_layer.server.fetch.fetch_sessions import (
     FetchSessions,
     SessionPartition,
 )
+from broker_layer.turns import Turns
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import Ask, Wanted, serving
 from tests.until import until
@@ -111,3 +113,23 @@ async def test_a_closed_connection_ends_its_session() -> None:
         assert broker.services.counters.fetch_sessions_now == 1
         client.writer.close()
         await until(lambda: broker.services.counters.fetch_sessions_now == 0)
+
+
+async def test_a_fetch_of_many_partitions_passes_the_loop_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed, pass_on = 0, Turns.pass_on
+
+    async def counted(turns: Turns) -> None:
+        nonlocal passed
+        passed += 1
+        await pass_on(turns)
+
+    monkeypatch.setattr(Turns, "pass_on", counted)
+    logs = {("orders", number): MemoryLog() for number in range(500)}
+    async with serving(MemoryTopics(logs)) as broker:
+        client = await broker.connect()
+        client.send_fetch(Ask({"orders": {number: Wanted() for number in range(500)}}))
+        answer = await client.fetched()
+        assert len(answer.responses[0].partitions) == 500
+    assert passed >= 500 // PARTITIONS_PER_SLICE
