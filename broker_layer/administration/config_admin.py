@@ -164,8 +164,9 @@ class ConfigAdmin:
         """Answer AlterConfigs: replace all settings of a topic."""
         assert isinstance(request, AlterConfigsRequest), "the dispatcher selects by API"
         del context
-        answers = []
+        answers, turns = [], Turns()
         for resource in request.resources:
+            await turns.pass_on()
             given = {each.name: each.value for each in resource.configs if each.value is not None}
             change, is_dry = _replacing(given, is_strict=self._is_strict), request.validate_only
             answers.append(await self._answer(_Altered, resource, change, is_dry=is_dry))
@@ -176,8 +177,9 @@ class ConfigAdmin:
         """Answer IncrementalAlterConfigs."""
         assert isinstance(request, IncrementalAlterConfigsRequest), "the dispatcher selects by API"
         del context
-        answers = []
+        answers, turns = [], Turns()
         for resource in request.resources:
+            await turns.pass_on()
             if _ends_throttles(resource):
                 answers.append(
                     _AlteredIncrementally(

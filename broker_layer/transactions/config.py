@@ -4,6 +4,10 @@ Leaves their use to the modules that read them.
 """
 
 from dataclasses import dataclass
+from typing import Final
+
+MARKERS_MAX: Final = 1_000
+"""Maximum number of markers in one request: all are appended before another request is served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class TransactionConfig:
     """Time to wait for a leader's answer that it stored markers."""
     marker_store_wait_s: float = 2.0
     """Time that a leader waits for the commit of a marker before it answers REQUEST_TIMED_OUT."""
-    markers_per_request_max: int = 1_000
+    markers_per_request_max: int = MARKERS_MAX
     marker_pause_first_s: float = 0.02
     marker_pause_max_s: float = 1.0
     absent_topic_patience_s: float = 10.0

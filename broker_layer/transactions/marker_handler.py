@@ -13,12 +13,14 @@ Source: KIP-98, "WriteTxnMarkersRequest".
 import asyncio
 
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import (
     ApiMessage,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 from broker_layer.request_context import RequestContext
+from broker_layer.transactions.config import MARKERS_MAX
 from broker_layer.transactions.peer_order import PeerOrder
 from broker_layer.transactions.ports import LocalMarkers
 from broker_layer.transactions.values import Marker, TopicPartition
@@ -41,6 +43,11 @@ class MarkerHandler:
     async def write_markers(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer WriteTxnMarkers."""
         assert isinstance(request, WriteTxnMarkersRequest), "the dispatcher selects by API"
+        count = sum(len(each.partition_indexes) for one in request.markers for each in one.topics)
+        if count > MARKERS_MAX:
+            raise KafkaFrameError(
+                f"a request has {count} markers: write at most {MARKERS_MAX} in one request"
+            )
         is_admitted = self._order.admit(f"{context.listener}/{context.client_id}")
         writes: list[Write] = []
         for marker in request.markers:

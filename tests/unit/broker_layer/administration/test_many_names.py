@@ -9,6 +9,8 @@ from broker_layer import turns
 from broker_layer.control import topic_changes
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeConfigsRequest,
@@ -49,7 +51,7 @@ def _settings(*names: str) -> DescribeConfigsRequest:
     )
 
 
-@pytest.mark.parametrize("api", ["metadata", "settings", "partitions", "deletions"])
+@pytest.mark.parametrize("api", ["metadata", "settings", "changes", "partitions", "deletions"])
 async def test_other_work_runs_meanwhile(
     admin: Admin, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +63,11 @@ async def test_other_work_runs_meanwhile(
     elif api == "settings":
         request = _settings(*NAMES)
         await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
+    elif api == "changes":
+        row = AlterConfigsRequest.AlterConfigsResource
+        rows = [row(resource_type=2, resource_name=each, configs=[]) for each in NAMES]
+        change = AlterConfigsRequest(resources=rows, validate_only=True)
+        await admin.ask(ApiKey.ALTER_CONFIGS, change, AlterConfigsResponse)
     elif api == "partitions":
         kind = DescribeTopicPartitionsRequest.TopicRequest
         asked = DescribeTopicPartitionsRequest(

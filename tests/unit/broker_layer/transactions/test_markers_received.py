@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import Awaitable
 
+import pytest
+
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from broker_layer.kafka.record_batch import ControlKind, RecordBatchHeader, read_control
 from broker_layer.request_context import RequestContext
+from broker_layer.transactions.config import MARKERS_MAX
 from broker_layer.transactions.local_markers import LocalMarkerWriter
 from broker_layer.transactions.marker_handler import MarkerHandler
 from broker_layer.transactions.marker_messages import markers_request
@@ -149,6 +153,15 @@ async def test_one_request_carries_markers_of_many_transactions() -> None:
         (7, CONSUMER_OFFSETS, 0, 0),
         (8, "a", 0, 0),
     ]
+
+
+async def test_a_request_with_too_many_markers_is_refused_as_a_whole() -> None:
+    logs = Logs()
+    handler = MarkerHandler(logs.writer, 2.0)
+    many = [TopicPartition("a", number) for number in range(MARKERS_MAX + 1)]
+    with pytest.raises(KafkaFrameError, match="at most 1000"):
+        await answer(handler, markers_request([(each, COMMIT) for each in many]))
+    assert not logs.appended
 
 
 async def test_an_uncommitted_marker_times_out_and_continues() -> None:
