@@ -33,6 +33,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on
+from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.security.acls import ResourceType
 
@@ -145,7 +146,11 @@ class ClusterAnswers:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return [_Found(code=code, text=error.text) for _ in keys]
         count = len(record.partitions)
-        return [self._leader(topic, partition_of_key(key, count), context) for key in keys]
+        found, turns = list[_Found](), Turns()
+        for key in keys:
+            found.append(self._leader(topic, partition_of_key(key, count), context))
+            await turns.pass_on()
+        return found
 
     def _leader(self, topic: str, partition: int, context: RequestContext) -> _Found:
         leader = self._view.leader_of(topic, partition)

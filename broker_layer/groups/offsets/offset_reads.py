@@ -27,6 +27,7 @@ from broker_layer.kafka.messages import (
     OffsetFetchResponse,
 )
 from broker_layer.request_context import RequestContext
+from broker_layer.turns import Turns
 
 _MANY_GROUPS_VERSION: Final = 8
 _GROUP_ERROR_VERSION: Final = 2
@@ -62,7 +63,10 @@ class OffsetReadHandlers:
         assert isinstance(request, OffsetFetchRequest)
         is_stable = request.require_stable
         if context.api_version >= _MANY_GROUPS_VERSION:
-            groups = [await self._fetch_of_group(each, is_stable) for each in request.groups]
+            groups, turns = list[OffsetFetchResponse.OffsetFetchResponseGroup](), Turns()
+            for each in request.groups:
+                groups.append(await self._fetch_of_group(each, is_stable))
+                await turns.pass_on()
             return OffsetFetchResponse(groups=groups)
         topics = request.topics
         asked = None if topics is None else [(t.name, list(t.partition_indexes)) for t in topics]

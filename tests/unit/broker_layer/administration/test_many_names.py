@@ -17,6 +17,8 @@ from broker_layer.kafka.messages import (
     DescribeConfigsResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -51,7 +53,9 @@ def _settings(*names: str) -> DescribeConfigsRequest:
     )
 
 
-@pytest.mark.parametrize("api", ["metadata", "settings", "changes", "partitions", "deletions"])
+@pytest.mark.parametrize(
+    "api", ["metadata", "coordinators", "settings", "changes", "partitions", "deletions"]
+)
 async def test_other_work_runs_meanwhile(
     admin: Admin, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +64,9 @@ async def test_other_work_runs_meanwhile(
     ticks = Ticks()
     if api == "metadata":
         await admin.metadata(*NAMES, creates=False)
+    elif api == "coordinators":
+        wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=NAMES)
+        await admin.ask(ApiKey.FIND_COORDINATOR, wanted, FindCoordinatorResponse)
     elif api == "settings":
         request = _settings(*NAMES)
         await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
