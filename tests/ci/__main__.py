@@ -58,6 +58,8 @@ ERROR: Final = "E  "
 COUNTS: Final = re.compile(r"\d+ (passed|failed|skipped|errors?)\b.* in [\d.]+s")
 PR_SET_CHILD_SUBREAPER: Final = 36
 
+_adopts_orphans = False
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -231,6 +233,7 @@ def _wait(process: "subprocess.Popen[bytes]", limit_s: float, output: _Output) -
     """Wait for the end of a process, and print its output; None if it does not end in time."""
     end_s = time.monotonic() + limit_s
     while True:
+        reap_orphans(process.pid)
         status = process.poll()
         output.print_new()
         if status is not None or time.monotonic() > end_s:
@@ -335,8 +338,22 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 def adopt_orphans() -> None:
     """Become the parent of processes whose parent ends, so that `end_orphans` finds them."""
+    global _adopts_orphans  # noqa: PLW0603 - a property of the process, too
     if sys.platform == "linux":
+        _adopts_orphans = True
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(but: int) -> None:
+    """Take the status of adopted processes that have ended, as init does, so that they are gone.
+    That of `but` is left to the one who waits for it.
+    """
+    if not _adopts_orphans:
+        return
+    with contextlib.suppress(ChildProcessError):
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while (ended := os.waitid(os.P_ALL, 0, flags)) is not None and ended.si_pid != but:
+            os.waitpid(ended.si_pid, 0)
 
 
 def end_orphans() -> None:

@@ -27,14 +27,16 @@ def servers() -> dict[str, dict[str, Any]]:
     return {name: each for name, each in services({}).items() if name.partition("-")[0] in SERVERS}
 
 
-def tls_directory(service: Mapping[str, Any]) -> str:
-    """Return the directory of the volume `tls` that a service has; empty for all of it."""
+def tls_directory(service: Mapping[str, Any]) -> str | None:
+    """Return the directory of the volume `tls` that a service has: empty for all of it, None if it
+    has nothing of it.
+    """
     for mount in service["volumes"]:
         if isinstance(mount, str) and mount.startswith("tls:"):
             return ""
         if isinstance(mount, dict) and mount["source"] == "tls":
             return str(mount["volume"]["subpath"])
-    raise AssertionError("the volume tls is not mounted")
+    return None
 
 
 def mounted_file(service: Mapping[str, Any], target: str) -> Path:

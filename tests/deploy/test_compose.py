@@ -99,7 +99,9 @@ def test_each_service_has_its_own_keys_alone(tmp_path: Path) -> None:
             continue
         kind = name.rpartition("-")[0] or name
         own = owners.get(kind, kind)
-        mounted = tmp_path / tls_directory(service)
+        part = tls_directory(service)
+        assert part is not None
+        mounted = tmp_path / part
         keys = {each.name for each in mounted.glob("*key*")}
         assert keys <= {f"{own}-key.pem", f"{own}-keystore.pem"}, name
         assert bool(keys) == bool(own), name

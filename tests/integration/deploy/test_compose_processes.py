@@ -66,7 +66,9 @@ def test_entries_and_records_are_written_and_read(compose: RunningCompose) -> No
 def test_prometheus_reads_each_target_with_the_token_alone(compose: RunningCompose) -> None:
     prometheus = services({})["prometheus"]
     settings = mounted_file(prometheus, "/etc/prometheus/prometheus.yaml").read_text()
-    settings = settings.replace(TLS, str(compose.tls / tls_directory(prometheus)))
+    directory = tls_directory(prometheus)
+    assert directory is not None
+    settings = settings.replace(TLS, str(compose.tls / directory))
     (job,) = yaml.safe_load(settings)["scrape_configs"]
     trusting = ssl.create_default_context(cafile=job["tls_config"]["ca_file"])
     token = read_secret(job["authorization"]["credentials_file"])

@@ -113,8 +113,9 @@ class RunningCompose:
         text = _PUBLISHED.sub(rf"{self.addresses[name]}:\1", text)
         text = text.replace("0.0.0.0", self.addresses[name])
         text = text.replace(CONFIGURATION, str(self._configuration(name)))
-        if TLS in text:
-            text = text.replace(TLS, str(self.tls / tls_directory(self._services[name])))
+        directory = tls_directory(self._services[name])
+        if directory is not None:
+            text = text.replace(TLS, str(self.tls / directory))
         return text.replace(DATA, str(self.data_of(name)))
 
     def data_of(self, name: str) -> Path:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -140,6 +141,29 @@ def test_a_stage_that_hangs_names_what_had_failed(tmp_path: Path) -> None:
     assert outcome.note.startswith("ended after")
     if outcome.end:  # it had begun
         assert outcome.failed == ["tests/a.py::test_b"]
+
+
+def test_processes_whose_parent_has_ended_do_not_stay_as_zombies() -> None:
+    """The stage ends once the process is gone that it has left to another parent."""
+    stage = (
+        "import os, sys, time\n"
+        "near, far = os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    if (child := os.fork()) == 0: time.sleep(0.1)\n"
+        "    else: os.write(far, b'%d' % child)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "child = int(os.read(near, 100))\n"
+        "while os.path.exists(f'/proc/{child}'): time.sleep(0.01)\n"
+    )
+    program = (
+        "import sys, time\n"
+        "from tests.ci import __main__ as ci\n"
+        "ci.adopt_orphans()\n"
+        f"stage = ci.Stage('stage', (sys.executable, '-c', {stage!r}), {WAIT_S})\n"
+        f"raise SystemExit(not ci.run_all([stage], time.monotonic() + {WAIT_S}))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ci.ROOT, check=False).returncode == 0
 
 
 @pytest.mark.real_time
