@@ -84,11 +84,11 @@ SPECS: Final = {
     FloodKind.STUCK: FloodSpec(
         Role.BOOKIE, Size(160, 8), Size(40, 4), BOOKIE_ANSWERS_BYTES + SLACK_BYTES
     ),
-    FloodKind.READS: FloodSpec(Role.BOOKIE, Size(48), Size(6), BOOKIE_ANSWERS_BYTES + SLACK_BYTES),
+    FloodKind.READS: FloodSpec(Role.BOOKIE, Size(48), Size(48), BOOKIE_ANSWERS_BYTES + SLACK_BYTES),
     FloodKind.ATTACHES: FloodSpec(
         Role.BOOKIE, Size(1, 80_000, 4_000), Size(1, 80_000, 400), 2 * SLACK_BYTES
     ),
-    FloodKind.FETCHES: FloodSpec(Role.BROKER, Size(8), Size(1), BROKER_ANSWERS_BYTES + SLACK_BYTES),
+    FloodKind.FETCHES: FloodSpec(Role.BROKER, Size(8), Size(8), BROKER_ANSWERS_BYTES + SLACK_BYTES),
     FloodKind.SESSIONS: FloodSpec(
         Role.BROKER, Size(1, 9_990, 480_000), Size(1, 9_990, 100_000), 4 * SLACK_BYTES
     ),
