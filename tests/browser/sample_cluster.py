@@ -20,7 +20,7 @@ from tests.integration.quire.command import pause_repair, run_quire
 from tests.until import WAIT_S
 
 BOOKIES: Final = 4
-PASSWORD: Final = b"a password"
+PASSWORD: Final = b"a password of 24 bytes."
 TOPIC: Final = "orders"
 TOPICS: Final = (TOPIC, "payments", "shipments.eu-west")
 GROUP: Final = "billing"

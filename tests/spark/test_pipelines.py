@@ -201,14 +201,14 @@ def test_a_keyed_and_striped_ledger_goes_through_every_job(
         findings_of(scrub(spark, cluster.metadata, [writer.id], password=b"a secret password"))
         == []
     )
-    options = {"password": "secret"}
+    options = {"password": "a secret password"}
     archive(spark, cluster.metadata, str(tmp_path), [writer.id], options=options)
     chain = f"keyed-{writer.id}"
     [new] = restore(spark, cluster.metadata, str(tmp_path), chain, options=options).values()
     info = client.ledger_info(new)
     assert (info.digest, info.quorum) == (DigestType.HMAC_SHA256, quorum.spec)
     reader = spark.read.format("ledger").option("metadata", cluster.metadata)
-    rows = reader.option("chain", chain).option("password", "secret").load().collect()
+    rows = reader.option("chain", chain).option("password", "a secret password").load().collect()
     assert sorted(int(bytes(row.data)) for row in rows) == list(range(3_000))
 
 
