@@ -138,11 +138,12 @@ def written(client: LedgerClient) -> Callable[..., int]:
     return write
 
 
-def wait_until_seen(client: LedgerClient, writer: LedgerWriter) -> None:
-    """Wait until any reader sees all appended entries; a LAC reaches the bookies after its append.
+def wait_until_seen(cluster: RunningCluster, writer: LedgerWriter) -> None:
+    """Wait until any client sees all appended entries; a LAC reaches the bookies after its append.
 
-    The ledger must have been created with `SEEN_BY_ALL`.
+    The writer's own client sees them at once, so that another one must ask. The ledger must have
+    been created with `SEEN_BY_ALL`.
     """
-    with client.open_ledger(writer.id) as reader:
+    with LedgerClient(cluster.metadata) as client, client.open_ledger(writer.id) as reader:
         reader.wait_confirmed(writer.last_confirmed - 1, timeout=SEEN_TIMEOUT_S)
         assert reader.last_confirmed == writer.last_confirmed

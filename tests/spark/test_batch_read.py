@@ -97,10 +97,10 @@ def test_an_open_ledger_is_read_up_to_its_lac_and_not_fenced(
 ) -> None:
     with client.create_ledger(SEEN_BY_ALL) as writer:
         writer.append_many(entries(50))
-        wait_until_seen(client, writer)
+        wait_until_seen(cluster, writer)
         assert read(spark, cluster, ledger=writer.id).count() == 50
         writer.append_many(entries(50))
-        wait_until_seen(client, writer)
+        wait_until_seen(cluster, writer)
         assert read(spark, cluster, ledger=writer.id).count() == 100
 
 

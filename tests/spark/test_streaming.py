@@ -75,11 +75,11 @@ def test_named_ledgers_are_followed_while_they_are_written(
     closed = written([b"a"] * 30)
     with client.create_ledger(SEEN_BY_ALL) as writer:
         writer.append_many([b"b"] * 10)
-        wait_until_seen(client, writer)
+        wait_until_seen(cluster, writer)
         frame = stream(spark, cluster, ledgers=f"{closed},{writer.id}")
         assert sum(finish(into_files(frame, tmp_path))) == 40
         writer.append_many([b"c"] * 5)
-        wait_until_seen(client, writer)
+        wait_until_seen(cluster, writer)
         assert sum(finish(into_files(frame, tmp_path))) == 5
     assert finish(into_files(frame, tmp_path)) == []
     wanted = [(closed, n) for n in range(30)] + [(writer.id, n) for n in range(15)]
@@ -125,7 +125,7 @@ def test_a_stream_waits_for_an_open_ledger_of_an_earlier_link(
     handle.create()
     with client.create_ledger(SEEN_BY_ALL, metadata=handle.custom_metadata) as writer:
         writer.append_many([b"early"] * 5)
-        wait_until_seen(client, writer)
+        wait_until_seen(cluster, writer)
         handle.publish([writer.info])
         later = publish(client, chain, 10)
         frame = stream(spark, cluster, chain=chain)

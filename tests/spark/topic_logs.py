@@ -46,6 +46,8 @@ class WrittenTopic:
     name: str
     store: MetadataStore
     client: LedgerClient
+    reading_client: LedgerClient
+    """Sees what readers of other processes see: `client` has its writers' LAC at once."""
     record: TopicRecord
     config: LogConfig = CONFIG
     epoch: int = 0
@@ -60,7 +62,7 @@ class WrittenTopic:
         store = await open_store(metadata, rng=rng)
         wanted = new_topic(name, TopicId(rng.randbytes(16)), 1, [LEADER] * partitions, {})
         record = await TopicStore(store, rng).create(wanted)
-        return cls(name, store, LedgerClient(metadata), record)
+        return cls(name, store, LedgerClient(metadata), LedgerClient(metadata), record)
 
     def key(self, partition: int) -> PartitionKey:
         return PartitionKey(self.record.topic_id, partition)
@@ -112,11 +114,11 @@ class WrittenTopic:
         await self.wait_until_seen(partition)
 
     async def wait_until_seen(self, partition: int) -> None:
-        """Wait until readers see all confirmed entries: a LAC reaches bookies after its append."""
+        """Wait until other clients see all confirmed entries: a LAC reaches bookies later."""
         ledger = self.logs[partition]._roller.ledger
         assert ledger is not None
         last = ledger.writer.last_confirmed
-        async with self.client.open_ledger(ledger.writer.id) as reader:
+        async with self.reading_client.open_ledger(ledger.writer.id) as reader:
             await reader.wait_confirmed(last - 1, timeout=60)
 
     async def add_partitions(self, count: int) -> None:
@@ -147,4 +149,5 @@ class WrittenTopic:
         for log in self.logs.values():
             await log.aclose()
         await self.client.aclose()
+        await self.reading_client.aclose()
         await self.store.aclose()
