@@ -3,8 +3,9 @@
 The writer may reach them, and goes on. Leaves the times to `tests.simulation.faults`, and what is
 stored to `tests.simulation.checkers.unclean`.
 
-Invariants: no fragment is given up that names a member which the operator reached all the time. A
-writer that reaches the metadata service confirms nothing some time after the close.
+Invariants: no fragment is given up that names a member which the operator reached all the time,
+except a last one of which nothing was confirmed, with the one before it. A writer that
+reaches the metadata service confirms nothing some time after the close.
 Source: protocol rules 11.6, 11.7; docs/in-sync.md, "When a writer learns of a close".
 """
 
@@ -154,7 +155,10 @@ class UncleanCloses:
         if metadata is None or self._cluster.plan.network.slow_share:
             return  # an answer may come too late
         ids = [each.bookie_id for each in steady.values()]
-        for part in metadata.given_up:
+        parts = metadata.given_up
+        if len(parts) > 1 and ledger.confirmed < parts[-1].first_entry_id:
+            parts = parts[:-1]  # its members may answer that they have nothing of it
+        for part in parts:
             asked = [each for each in part.ensemble if each in ids]
             if asked:
                 self._report(f"ledger {ledger.ledger_id} gave up {part}; {asked} could be asked")

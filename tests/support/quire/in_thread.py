@@ -26,10 +26,19 @@ class InThread(Generic[Yielded]):
 
     def __enter__(self) -> Yielded:
         self._thread.start()
-        return self.run(self._entered())
+        try:
+            return self.run(self._entered())
+        except BaseException:
+            self._end()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        self.run(self._left())
+        try:
+            self.run(self._left())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_S_MAX)
         self._loop.close()
