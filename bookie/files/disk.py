@@ -63,7 +63,7 @@ class File(Protocol):
         """Advise the system that these bytes, which are synced, will not be read soon."""
 
     async def close(self) -> None:
-        """Release the file after the running reads have ended."""
+        """Release the file after the running reads, and a cancelled commit, have ended."""
 
 
 class Disk(Protocol):

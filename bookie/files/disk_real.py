@@ -123,7 +123,8 @@ class RealFile:
 
     async def close(self) -> None:
         """See `File.close`."""
-        await asyncio.gather(*self._reads, return_exceptions=True)
+        written = self._writer.run(int)  # after a commit whose caller was cancelled
+        await asyncio.gather(written, *self._reads, return_exceptions=True)
         await self._threads.control.run(os.close, self._descriptor)
 
     def _truncate(self, size: int) -> None:

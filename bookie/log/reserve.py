@@ -111,7 +111,8 @@ class Reserve:
                 await asyncio.sleep(len(piece) / config.clean_bytes_per_s_min)
         except DiskFullError:
             self.is_wanted, self.found_no_room = False, True
-        await file.close()
+        finally:
+            await file.close()
         if not self.is_wanted:
             await self._remove()
         else:

@@ -38,7 +38,6 @@ from bookie.storage.reading import StorageReader
 from bookie.storage.rebuild import Rebuilder
 from bookie.storage.recent import RecentEntries
 from bookie.storage.writability import Reason, Writability
-from metadata.cancelling import cancel_and_wait
 from serving.latency import BOUNDS_S, LatencyCounts
 
 REST_SHARE: Final = 9.0
@@ -74,6 +73,8 @@ class UpkeepParts:
 
 class Upkeep:
     """Background work of one storage."""
+
+    _is_ending = False
 
     def __init__(
         self,
@@ -193,12 +194,18 @@ class Upkeep:
         try:
             await asyncio.gather(asyncio.shield(log_task), *tasks)
         finally:
-            for task in tasks:
-                task.cancel()
+            self._cancel()
 
     async def stop(self) -> None:
         """Cancel the background tasks and wait for their ends, before what they use is closed."""
-        await cancel_and_wait(*self._tasks)
+        self._cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _cancel(self) -> None:
+        if not self._is_ending:  # a second time would break off the close of a file
+            self._is_ending = True
+            for each in self._tasks:
+                each.cancel()
 
     async def checkpoint(self, *, rests: bool = False) -> None:
         """Move the changes in memory to the index's store, and advance the mark. `rests`: pause

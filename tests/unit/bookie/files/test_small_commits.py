@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from bookie.errors import DiskFullError
 from bookie.files import disk_calls
 from bookie.files.disk import Buffer
 from bookie.files.disk_real import INLINE_BYTES_MAX, INLINE_S_MAX, QUICK_COMMITS_MIN, RealDisk
+from metadata.cancelling import cancel_and_wait
 
 
 class Device:
@@ -30,6 +32,33 @@ class Device:
         if self.error is not None:
             raise self.error
         return self.seconds
+
+
+async def test_a_file_is_closed_after_a_commit_whose_caller_was_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file may get the number of its descriptor, and would be overwritten."""
+    may_write, device = threading.Event(), Device()
+
+    def wait_and_write(*given: Any) -> float:
+        may_write.wait()
+        return device.write_and_sync(*given)
+
+    monkeypatch.setattr(disk_calls, "write_and_sync", wait_and_write)
+    disk = RealDisk(tmp_path)
+    file = await disk.create("cancelled", background=True)
+    committing = asyncio.create_task(file.commit(0, [b"written"]))
+    await asyncio.sleep(0)  # it begins
+    await cancel_and_wait(committing)
+    closing = asyncio.create_task(file.close())
+    await asyncio.sleep(0)
+    other = await disk.create("other")  # control work, as a close is
+    may_write.set()
+    await closing
+    assert await other.read(0, 7) == b""
+    assert (tmp_path / "cancelled").read_bytes() == b"written"
+    await other.close()
+    await disk.close()
 
 
 async def test_small_commits_of_a_quick_device_need_no_thread(
