@@ -7,7 +7,6 @@ of its process. Lines never change.
 """
 
 import json
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ledger_client import BookieUnreachable, ClientEvent, EnsembleChanged, LedgerWriter
+from tests.support.line_file import LineFile
 
 CHANGED: Final = "ensemble changed"
 
@@ -139,11 +139,8 @@ def _error_of(fact: dict[str, Any]) -> WriterError:
     return WriterError(fact["at"], fact.get("ledger"), doing, fact["error"], text)
 
 
-class HistoryFile:
+class HistoryFile(LineFile):
     """Writes facts; each survives the end of this process once the call returns."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def tell(self, event: str, **fields: object) -> None:
         """Write one complete line."""
@@ -151,8 +148,7 @@ class HistoryFile:
         line = (
             json.dumps({"event": event, "at": at, **fields}, separators=(",", ":")).encode() + b"\n"
         )
-        written = os.write(self._descriptor, line)
-        assert written == len(line), "a line is one write"
+        self.write_line(line)
 
     def tell_created(self, ledger: LedgerWriter) -> None:
         """Write that a ledger was created, and the bookies that its writer sends to."""

@@ -9,12 +9,13 @@ sent, and another with the same id at its end. So it is not missing if its proce
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
+
+from tests.support.line_file import LineFile
 
 Kind = Literal["create", "append", "read", "absent", "lac", "look", "close", "recover"]
 Outcome = Literal["ok", "fail", "unknown"]
@@ -54,11 +55,11 @@ class Operation:
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
-class OperationFile:
+class OperationFile(LineFile):
     """Writes operations of one client."""
 
     def __init__(self, path: Path, client: str) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        super().__init__(path)
         self._client = client
         self._count = 0
 
@@ -85,13 +86,7 @@ class OperationFile:
 
     def write(self, operation: Operation) -> None:
         """Write one complete line."""
-        line = operation.line()
-        written = os.write(self._descriptor, line)
-        assert written == len(line), "a line is one write"
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        self.write_line(operation.line())
 
 
 class CreatedLedgers:

@@ -7,11 +7,12 @@ them.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.support.line_file import LineFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +84,13 @@ class Record:
                 self.complaints.append(fact)
 
 
-class RecordFile:
+class RecordFile(LineFile):
     """Writes facts; each survives the end of this process once the call returns."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def tell(self, fact: Fact) -> None:
         """Write one complete line."""
         line = json.dumps({"fact": type(fact).__name__, **asdict(fact)}).encode() + b"\n"
-        written = os.write(self._descriptor, line)
-        assert written == len(line), "a line is one write"
+        self.write_line(line)
 
 
 def read_record(path: Path) -> Record:

@@ -19,6 +19,7 @@ def test_facts_are_read_back(tmp_path: Path) -> None:
     file.tell("failed", ledger=3, doing="append", error="LedgerFencedError", text="why")
     assert follower.catch_up().unended == [3]
     file.tell("ended", ledger=3, last=4, how="recovered")
+    file.close()
     assert follower.catch_up() == read_history(path)
     ledger = follower.history.ledgers[3]
     assert (ledger.lac, ledger.lac_regressions) == (4, 1)
@@ -33,6 +34,7 @@ def test_all_bookies_of_a_writer_are_kept(tmp_path: Path) -> None:
     file = HistoryFile(path)
     file.tell("created", ledger=3, ensemble=["a", "b", "c"])
     file.tell("ensemble_changed", ledger=3, ensemble=["a", "d", "c"])
+    file.close()
     ledger = read_history(path).ledgers[3]
     assert ledger.ensemble == ("a", "d", "c")
     assert list(ledger.members) == ["a", "b", "c", "d"]

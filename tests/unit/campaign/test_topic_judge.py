@@ -267,6 +267,7 @@ def test_a_watcher_continues_after_its_recorded_position(tmp_path: Path) -> None
     assert positions_told(path, "watcher", 2) == [0, 0]
     for spans in ([["t", 0, 0, 4], ["t", 4, 7, 2]], [["t", 6, 12, 1]]):
         history.tell("read", by="watcher", group="", mono=1.0, spans={"1": spans})
+    history.close()
     assert positions_told(path, "watcher", 2) == [0, 13]
 
 

@@ -31,6 +31,7 @@ def test_a_record_reads_back(tmp_path: Path) -> None:
     facts: list[Fact] = [change, written, *reads, complaint]
     for fact in facts:
         file.tell(fact)
+    file.close()
     record = read_record(path)
     assert record.name == "h0"
     assert (record.changes, record.writes) == ([change], [written])
