@@ -1,71 +1,186 @@
-"""What a test leaves behind is an error of that test: processes, threads, and files or sockets that
-only a garbage collection closes.
+"""What a test leaves behind is an error of that test: processes, threads, files and sockets, and
+what it changed of this process.
 
-Without this, an unclosed file is reported by the test that runs when the collector finds it, and a
-process that was left changes what a later test measures.
+Without this, an unclosed file is reported by the test that runs when the collector finds it, a
+process that was left changes what a later test measures, and a changed variable what it does.
 
-Invariants: what fixtures of a wider scope open belongs to them: only what appears between a test's
-setup and the end of its teardown, and is still there then, counts. Processes count only if there
-are more than before. The collector runs only after a
-test that ends with more open descriptors than it began with.
+Invariants: a test is compared with what its wider fixtures, which are set up first and end last,
+gave it; what one of them opens or changes later, while it is set up, is that fixture's. Processes
+count only if there are more than before: a test may start a server of a wider scope again. The
+collector runs only after a test that ends with another open descriptor than it began with. All
+processes of the machine are searched only after a test that forked one, or waited for a child, or
+has other children than before.
+
+Leaves out, because they may belong to the wider fixture: sockets, pipes and threads of event loops
+in a test that uses a fixture of a wider scope which has a descriptor open, such as a loop or a
+client; and processes that a forked server started, while that server runs.
 """
 
 import gc
+import os
+import resource
+import signal
+import stat
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import pytest
+import uvloop
 
-from tests.until import WAIT_S
+from tests.support.quire.forks.forking import FORKS, PROGRAM
+from tests.until import LOOK_S, WAIT_S
 
-TASKS: Final = Path("/proc/self/task")
-FORKING: Final = "tests.support.quire.forks.program"
-"""Part of the command of a process that serves all tests, from the first that needs it on."""
-DESCRIPTORS: Final = Path("/dev/fd")
-KEPT_THREADS: Final = ("asyncio", "execnet")
-"""Beginnings of the names of threads that an event loop or the test runner ends itself."""
+TASKS: Final = "/proc/{}/task"
+DESCRIPTORS: Final = "/dev/fd"
+STARTED_BY: Final = "STARTED_BY_TESTS"
+"""Variable that processes get from a test process: its id."""
+SIGNALS: Final = frozenset(signal.Signals) - {signal.SIGALRM}
+"""Without the one that limits the time of a test."""
+ANONYMOUS: Final = 0
+CONNECTIONS: Final = (stat.S_IFSOCK, stat.S_IFIFO, ANONYMOUS)
+"""What a client, or an event loop, of a wider scope opens while tests use it."""
+RUNNERS_THREADS: Final = "execnet"
+"""Beginning of the names of threads that the test runner ends itself."""
+LOOPS_THREADS: Final = "asyncio_"
+"""Beginning of the names of threads that an event loop ends when it is closed."""
+
+
+class Open(NamedTuple):
+    """A descriptor, and the file that it leads to."""
+
+    number: int
+    kind: int
+    device: int
+    inode: int
 
 
 class Leaks:
     """Plugin of pytest."""
 
     def __init__(self) -> None:
-        self._children: list[int] = []
-        self._threads: frozenset[threading.Thread] = frozenset()
-        self._descriptors = 0
+        os.environ[STARTED_BY] = str(os.getpid())
+        uvloop.new_event_loop().close()  # the first opens a pipe for all
+        self._before: _Found | None = None
+        self._searched = _Searched()
+        self._opening: set[str] = set()
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self) -> Generator[None, None, None]:
-        """Note what is open before the fixtures of a test."""
-        self._descriptors = _descriptor_count()
+    @pytest.fixture(autouse=True)
+    def _nothing_is_left(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        """Fail a test that leaves something. This is the first and last fixture of its scope."""
+        self._before = before = _Found(self._searched)
         yield
-        self._children = [each for each in children() if FORKING not in _described(each)]
-        self._threads = frozenset(threading.enumerate())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Fail a test that leaves a process or a thread; make its unclosed files known."""
-        yield
-        now = [each for each in children() if FORKING not in _described(each)]
-        new = [each for each in now if each not in self._children]
-        left = []
-        if len(now) > len(self._children):  # a server of a wider scope may have been started again
-            left = [f"process {_described(each)}" for each in new]
-        if item.get_closest_marker("spark") is None:  # Py4J, and the driver's client, keep threads
-            left += [f"thread {each.name}" for each in _still_running(self._new_threads())]
-        if _descriptor_count() > self._descriptors:
-            left += _collected()
+        self._before = None
+        left = [f"process {_described(each)}" for each in before.left_processes()]
+        if request.node.get_closest_marker("spark") is None:  # Py4J, and its client, keep them
+            shared = not self._opening.isdisjoint(request.fixturenames)
+            left += [f"thread {each.name}" for each in before.left_threads(shared)]
+            left += before.left_open(shared)
+        left += before.changes()
         if left:
             pytest.fail(f"left behind: {', '.join(left)}", pytrace=False)
 
-    def _new_threads(self) -> list[threading.Thread]:
-        new = [each for each in threading.enumerate() if each not in self._threads]
-        return [each for each in new if not each.name.startswith(KEPT_THREADS)]
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any]
+    ) -> Generator[None, object, object]:
+        """Note what a fixture of a wider scope opens and changes."""
+        if fixturedef.scope == "function":
+            return (yield)
+        earlier = _Found(self._searched)
+        result = yield
+        later = _Found(self._searched)
+        if any(each.kind in CONNECTIONS for each in later.open - earlier.open):
+            self._opening.add(fixturedef.argname)
+        if self._before is not None:
+            self._before.adopt(earlier, later)
+        return result
+
+
+class _Found:
+    """What there is of each kind at one time."""
+
+    def __init__(self, searched: "_Searched") -> None:
+        self._searched = searched
+        self.children, self.forked = _children(), _forked()
+        self.orphans = searched.orphans(self.children)
+        self.threads = frozenset(threading.enumerate())
+        self.open = _open_descriptors()
+        self.state = _state()
+
+    def adopt(self, earlier: "_Found", later: "_Found") -> None:
+        """Count what came, or changed, between two times as there before."""
+        self.children |= later.children - earlier.children
+        self.forked |= later.forked - earlier.forked
+        self.orphans |= later.orphans - earlier.orphans
+        self.threads |= later.threads - earlier.threads
+        self.open |= later.open - earlier.open
+        self.state |= dict(later.state.items() - earlier.state.items())
+
+    def left_processes(self) -> list[int]:
+        """Return the processes that are more than before. Those that end by themselves, with
+        another, have time.
+        """
+        return [
+            *_more(self.children, _children()),
+            *_once_ended(lambda: _more(self.forked, _forked())),
+            *_once_ended(lambda: self._searched.orphans(_children()) - self.orphans),
+        ]
+
+    def left_threads(self, shared: bool) -> list[threading.Thread]:
+        kept = (RUNNERS_THREADS, LOOPS_THREADS) if shared else RUNNERS_THREADS
+        new = [each for each in threading.enumerate() if each not in self.threads]
+        return _still_running([each for each in new if not each.name.startswith(kept)])
+
+    def left_open(self, shared: bool) -> list[str]:
+        """Return the new descriptors, and what the collector says of those that it closes."""
+        if _open_descriptors() <= self.open:
+            return []
+        unclosed = _collected()
+        left = [
+            f"descriptor {each.number} ({_target(each)})"
+            for each in sorted(_open_descriptors() - self.open)
+            if not (shared and each.kind in CONNECTIONS)
+        ]
+        return unclosed + left
+
+    def changes(self) -> list[str]:
+        now = _state()
+        if now == self.state:
+            return []
+        changed = sorted(each for each, _ in now.items() ^ self.state.items())
+        return [f"changed {each}" for each in dict.fromkeys(changed)]
+
+
+class _Searched:
+    """The orphans of the last search, and what is other when there may be one more."""
+
+    def __init__(self) -> None:
+        self._when: tuple[int, ...] = ()
+        self._orphans: frozenset[int] = frozenset()
+
+    def orphans(self, children: Iterable[int]) -> frozenset[int]:
+        """Return the processes that were started here, and whose parents have ended."""
+        when = (resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt, *children)
+        if when != self._when or self._orphans or FORKS:
+            self._when, self._orphans = when, frozenset(_orphans())
+        return self._orphans
+
+
+def _more(before: Collection[int], now: Collection[int]) -> list[int]:
+    return [each for each in now if each not in before] if len(now) > len(before) else []
+
+
+def _once_ended(left: Callable[[], Collection[int]]) -> Collection[int]:
+    """Wait for processes that end; return those that do not."""
+    end_s = time.monotonic() + WAIT_S
+    while (alive := left()) and time.monotonic() < end_s:
+        time.sleep(LOOK_S)
+    return alive
 
 
 def _still_running(running: Sequence[threading.Thread]) -> list[threading.Thread]:
@@ -87,12 +202,93 @@ def _collected() -> list[str]:
     return warnings
 
 
-def children() -> Iterator[int]:
-    """Yield the ids of this process's children; none where the system does not list them."""
+def _open_descriptors() -> frozenset[Open]:
+    """Return the descriptors of this process, without what all tests share."""
+    found: list[Open] = []
+    kept = {each.fileno() for each in FORKS}
     with suppress(OSError):
-        for task in TASKS.iterdir():
+        for name in os.listdir(DESCRIPTORS):  # noqa: PTH208  quicker
+            with suppress(OSError):  # the one of this list
+                found.append(_opened(int(name)))
+    return frozenset(each for each in found if each.number not in kept)
+
+
+def _opened(number: int) -> Open:
+    status = os.fstat(number)
+    return Open(number, stat.S_IFMT(status.st_mode), status.st_dev, status.st_ino)
+
+
+def _target(opened: Open) -> str:
+    with suppress(OSError):
+        return os.readlink(f"{DESCRIPTORS}/{opened.number}")  # noqa: PTH115  it need not exist
+    return "unknown"
+
+
+def _state() -> dict[str, object]:
+    """Return what a test must put back."""
+    umask = os.umask(0)
+    os.umask(umask)
+    state: dict[str, object] = {f"variable {name}": value for name, value in os.environ.items()}
+    state.pop("variable PYTEST_CURRENT_TEST", None)
+    state |= {f"handler of {each.name}": signal.getsignal(each) for each in SIGNALS}
+    with suppress(FileNotFoundError):
+        state["working directory"] = os.getcwd()  # noqa: PTH109  quicker
+    return state | {"umask": umask}
+
+
+def _children() -> frozenset[int]:
+    """Return this process's children, but not the program that forks others."""
+    return frozenset(each for each in _children_of("self") if PROGRAM not in _described(each))
+
+
+def _forked() -> frozenset[int]:
+    """Return what the program that forks did for this process."""
+    if not FORKS:
+        return frozenset()
+    programs = {each for each in _children_of("self") if PROGRAM in _described(each)}
+    return frozenset(each for each in _processes() if _parent(each) in programs)
+
+
+def _children_of(process: int | str) -> Iterator[int]:
+    """Yield the ids of a process's children; none where the system does not list them. The system
+    may leave some out while others end.
+    """
+    with suppress(OSError):
+        for task in os.listdir(TASKS.format(process)):  # noqa: PTH208  quicker
             with suppress(OSError):  # a thread that has ended
-                yield from map(int, (task / "children").read_text().split())
+                path = Path(TASKS.format(process), task, "children")
+                yield from map(int, path.read_text().split())
+
+
+def _processes() -> Iterator[int]:
+    """Yield the ids of all processes of the machine."""
+    with suppress(OSError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+
+
+def _orphans() -> Iterator[int]:
+    return (each for each in _processes() if _is_ours(each) and not _is_below(each))
+
+
+def _is_ours(process: int) -> bool:
+    with suppress(OSError):
+        variables = Path(f"/proc/{process}/environ").read_bytes()
+        return f"\0{STARTED_BY}={os.getpid()}\0".encode() in b"\0" + variables
+    return False
+
+
+def _is_below(process: int) -> bool:
+    """Return whether this process is an ancestor of a process, or that has ended."""
+    while process > 1 and process != os.getpid():
+        process = _parent(process)
+    return process != 1
+
+
+def _parent(process: int) -> int:
+    with suppress(OSError):
+        status = Path(f"/proc/{process}/stat").read_text()
+        return int(status.rpartition(")")[2].split()[1])
+    return 0
 
 
 def _described(process: int) -> str:
@@ -100,7 +296,3 @@ def _described(process: int) -> str:
         command = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ")
         return f"{process} ({command.decode(errors='replace').strip()})"
     return str(process)
-
-
-def _descriptor_count() -> int:
-    return sum(1 for _ in DESCRIPTORS.iterdir()) if DESCRIPTORS.exists() else 0

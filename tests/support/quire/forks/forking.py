@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 
 ROOT: Final = Path(__file__).parents[4]
 PROGRAM: Final = "tests.support.quire.forks.program"
-_FORKS: Final[list[socket.socket]] = []
+FORKS: Final[list[socket.socket]] = []
 """Socket for requests to the program, once it runs."""
 _ONE_STARTS: Final = threading.Lock()
 
@@ -32,7 +32,7 @@ def fork_quire(
     too.
     """
     with _ONE_STARTS:
-        forks = _FORKS[0] if _FORKS else _start_program()
+        forks = FORKS[0] if FORKS else _start_program()
     ours, theirs = socket.socketpair()
     with theirs:
         socket.send_fds(forks, [b"c"], [theirs.fileno(), *streams, forks.fileno()])
@@ -112,7 +112,7 @@ def pipe(files: ExitStack) -> tuple[BinaryIO, BinaryIO]:
 
 def adopt(forks: socket.socket) -> None:
     """Use a program that another process started."""
-    _FORKS[:] = [forks]
+    FORKS[:] = [forks]
 
 
 def _start_program() -> socket.socket:
@@ -129,7 +129,7 @@ def _start_program() -> socket.socket:
         process.wait()
 
     atexit.register(end)
-    _FORKS.append(ours)
+    FORKS.append(ours)
     return ours
 
 
