@@ -13,7 +13,7 @@ has other children than before.
 
 Leaves out, because they may belong to the wider fixture: sockets, pipes and threads of event loops
 in a test that uses a fixture of a wider scope which has a descriptor open, such as a loop or a
-client; and processes that a forked server started, while that server runs.
+client; and processes that a forked server asked for, such as repair.
 """
 
 import gc
@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 import uvloop
 
-from tests.support.quire.forks.forking import FORKS, PROGRAM
+from tests.support.quire.forks.forking import FORKED, FORKS, PROGRAM
 from tests.until import LOOK_S, WAIT_S
 
 TASKS: Final = "/proc/{}/task"
@@ -242,11 +242,11 @@ def _children() -> frozenset[int]:
 
 
 def _forked() -> frozenset[int]:
-    """Return what the program that forks did for this process."""
+    """Return what runs of what the program that forks did for this process."""
     if not FORKS:
         return frozenset()
     programs = {each for each in _children_of("self") if PROGRAM in _described(each)}
-    return frozenset(each for each in _processes() if _parent(each) in programs)
+    return frozenset(each for each in FORKED.copy() if _parent(each) in programs)
 
 
 def _children_of(process: int | str) -> Iterator[int]:

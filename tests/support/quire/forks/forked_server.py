@@ -15,7 +15,7 @@ from unittest import mock
 from typing_extensions import override
 
 from quire.local.child_process import ChildProcess, child_variables
-from tests.support.quire.forks.forking import fork_quire, pipe
+from tests.support.quire.forks.forking import FORKED, fork_quire, pipe
 
 STARTING: Final = ("quire.local.local_server", "quire.repair_beside")
 """Modules that start servers."""
@@ -89,6 +89,7 @@ class _Forked:
     async def started(self) -> None:
         """Wait until the process has an id, and watch for its end from then on."""
         self._pid = await self._reply(0)
+        FORKED.add(self._pid)
         self._end = asyncio.create_task(self._watch())
 
     def get_pid(self) -> int:

@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).parents[4]
 PROGRAM: Final = "tests.support.quire.forks.program"
 FORKS: Final[list[socket.socket]] = []
 """Socket for requests to the program, once it runs."""
+FORKED: Final[set[int]] = set()
+"""Ids of the processes that this one asked for, also of those that have ended."""
 _ONE_STARTS: Final = threading.Lock()
 
 
@@ -58,6 +60,7 @@ class ForkedCommand:
             files.pop_all()
         self._replies = self._asking.makefile("rb")
         self.pid = int(self._replies.readline())
+        FORKED.add(self.pid)
 
     def send_signal(self, number: int) -> None:
         """Send a signal, if the process has not ended."""
