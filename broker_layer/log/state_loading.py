@@ -4,8 +4,9 @@ Leaves claiming the partition and recovering its last ledger to `ledger_list`, a
 `state_log`.
 
 Format: an entry is one byte and a record. `S` is a part of the snapshot; `E` is its end, without a
-record; `R` is a change after the snapshot. A ledger without `E` was cut off at its beginning: the
-ledger before it counts.
+record; `R` is a change after the snapshot. The snapshot is the whole state: nothing before it is
+needed, and no change after `E` is older than it. A ledger without `E` was cut off at its beginning:
+the ledger before it counts.
 
 Invariants: nothing is loaded before the end of the newest ledger is listed; records of only one
 ledger are loaded, in their order.

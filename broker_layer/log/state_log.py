@@ -3,13 +3,12 @@
 Leaves the meaning of records to the coordinators, the choice of the ledger to `rolling/`, and the
 format of entries and their loading to `state_loading`.
 
-A record states a value, not a change. Applying it twice, or again together with all later ones,
-gives the same state. So records that were appended while a snapshot was made may be appended again
-after it.
+While the log rolls to the next ledger, records wait. The snapshot contains them, as the state in
+memory does, so it stores them too: they are not appended after it. The mark that ends the snapshot
+is the last entry of it, because the mark alone makes the ledger count.
 
-While the log rolls to the next ledger, records wait.
-
-Invariants: futures of `append` are resolved only when their records are committed, in order; an
+Invariants: the caller changes its state and appends the record of the change without an `await`
+between them; futures of `append` are resolved only when their records are committed, in order; an
 older ledger is deleted only when the snapshot that replaces it is committed; after a failure
 nothing is appended, and the coordinator's partition is taken over again.
 
@@ -38,9 +37,6 @@ from metadata.topics.partition_store import PartitionKey
 
 WAITING_RECORDS_MAX: Final = 200_000
 """Maximum number of records that wait to be appended."""
-CARRIED_RECORDS: Final = 256
-"""Number of committed records that are repeated after a snapshot: the tasks that waited for them
-may not have run when it was made."""
 RETRY_S: Final = 0.1
 
 log = logging.getLogger(__name__)
@@ -49,7 +45,6 @@ log = logging.getLogger(__name__)
 class _Pending(NamedTuple):
     """A record that a writer has and that is not committed."""
 
-    data: bytes
     answer: asyncio.Future[None]
     writer: LedgerWriter
     entry_id: EntryId
@@ -71,9 +66,6 @@ class StateLog:
         self._waiting: deque[tuple[bytes, asyncio.Future[None]]] = deque()
         """Records that no writer has."""
         self._pending: deque[_Pending] = deque()
-        self._recent: deque[bytes] = deque()
-        """The newest committed records: CARRIED_RECORDS, and all that were committed since the log
-        began to roll."""
         self._retry: asyncio.TimerHandle | None = None
         self._roller = LedgerRoller(self, ledger_list, config, fill=self._fill)
         self.failure: TopicError | None = None
@@ -92,8 +84,9 @@ class StateLog:
     ) -> Self:
         """Claim the partition, and pass every record to `load`, in order.
 
-        `snapshot` must return records that make up the state at the time of the call. Raises
-        TopicError, LedgerError or MetadataError if the partition cannot be taken over now.
+        `snapshot` must return records that make up the state at the time of the call, with the
+        changes of every appended record. Raises TopicError, LedgerError or MetadataError if the
+        partition cannot be taken over now.
         """
         ledger_list = await LedgerList.claim(services, key, epoch)
         is_whole = await load_state(ledger_list, load, config)
@@ -157,7 +150,7 @@ class StateLog:
             data, answer = self._waiting[0]
             try:
                 entry_id = ledger.writer.append_followed(CHANGE + data)
-                self._pending.append(_Pending(data, answer, ledger.writer, entry_id))
+                self._pending.append(_Pending(answer, ledger.writer, entry_id))
             except (BackpressureError, NotEnoughInSyncReplicasError):
                 self._flush_later()
                 return
@@ -183,24 +176,24 @@ class StateLog:
     def _note_progress(self, error: LedgerError | None) -> None:
         """Resolve the futures of committed records, or fail if the writer has failed."""
         while self._pending and self._pending[0].entry_id <= self._pending[0].writer.last_confirmed:
-            record = self._pending.popleft()
-            self._recent.append(record.data)
-            if not record.answer.done():
-                record.answer.set_result(None)
+            _resolve(self._pending.popleft().answer)
         if error is not None and self._pending:
             self.fail(str(error))
             return
-        while len(self._recent) > CARRIED_RECORDS and self._roller.ledger is not None:
-            self._recent.popleft()
         self._flush()
 
     # -- ledgers ---------------------------------------------------------------------------------
 
     async def _fill(self, writer: LedgerWriter) -> None:
-        """Write a snapshot into the next ledger, which is listed; then delete the older ones."""
-        repeated = [*self._recent, *(record.data for record in self._pending)]
+        """Write a snapshot into the next ledger, which is listed; then delete the older ones.
+
+        The snapshot contains the changes of the records that wait, so it also stores these.
+        """
+        count = len(self._waiting)
         entries = [SNAPSHOT + part for part in self._snapshot()]
-        await writer.append_many([*entries, SNAPSHOT_END, *(CHANGE + each for each in repeated)])
+        await writer.append_many([*entries, SNAPSHOT_END])
+        for _ in range(count):
+            _resolve(self._waiting.popleft()[1])
         last = self._ledger_list.record.last_segment
         assert last is not None, "the next ledger is listed"
         try:
@@ -240,3 +233,8 @@ class StateLog:
     def _answers(self) -> list[asyncio.Future[None]]:
         """Return the futures of the records that are not committed, in order."""
         return [each.answer for each in self._pending] + [answer for _, answer in self._waiting]
+
+
+def _resolve(answer: asyncio.Future[None]) -> None:
+    if not answer.done():  # else the caller no longer waits
+        answer.set_result(None)

@@ -12,6 +12,7 @@ INDEX = "broker_layer/log/state/transaction_index.py"
 PARTITION = "broker_layer/log/state/partition_state.py"
 COMMITS = "broker_layer/groups/offsets/offset_commits.py"
 COORDINATOR = "broker_layer/groups/coordinator.py"
+STATE_LOG = "broker_layer/log/state_log.py"
 
 BUGS = (
     SeededBug(
@@ -106,6 +107,21 @@ BUGS = (
                 COORDINATOR,
                 "        if committed:\n            for group_id, placed in",
                 "        if producer_id >= 0:\n            for group_id, placed in",
+            ),
+        ),
+        (topics("coordinators"),),
+    ),
+    SeededBug(
+        "state-ledger-counts-before-its-snapshot-is-whole",
+        "The mark that makes a coordinator's ledger count is written in the middle of its"
+        " snapshot.",
+        ("KIP-447",),
+        (
+            Edit(
+                STATE_LOG,
+                "        await writer.append_many([*entries, SNAPSHOT_END])\n",
+                "        rest = [CHANGE + each[1:] for each in entries[1:]]\n"
+                "        await writer.append_many([*entries[:1], SNAPSHOT_END, *rest])\n",
             ),
         ),
         (topics("coordinators"),),

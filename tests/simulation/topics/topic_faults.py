@@ -90,11 +90,19 @@ class TopicFaults:
     async def _repeat(self, kind: str, every_s: float) -> None:
         while True:
             await asyncio.sleep(self._rng.expovariate(1.0 / every_s))
-            self.counts[kind] = self.counts.get(kind, 0) + 1
-            self._cluster.model.note("fault", kind)
+            self._note(kind)
             await self._kinds[kind]()
 
+    def _note(self, kind: str) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self._cluster.model.note("fault", kind)
+
     # -- brokers
+
+    @property
+    def brokers(self) -> list[BrokerNode]:
+        """The machines of brokers."""
+        return self._cluster.brokers
 
     def _broker(self) -> BrokerNode:
         """Return a broker; one that leads many partitions is more likely."""
@@ -144,11 +152,34 @@ class TopicFaults:
             store.expire()
 
     async def _suspend_broker(self) -> None:
-        store = self._broker().store
+        await self._suspend(self._broker(), self._rng.choice(STALL_S) * self._rng.random())
+
+    async def _suspend(self, broker: BrokerNode, seconds: float) -> None:
+        store = broker.store
         if store is not None:
             store.suspend()
-            await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+            await asyncio.sleep(seconds)
             store.resume()
+
+    def cut_off_midway(self, broker: BrokerNode) -> None:
+        """Kill a broker's process, which calls this, or cut it off from all bookies for a while."""
+        self._note("cut_off_midway")
+        if self._rng.random() < 0.5:
+            self._begin(self._kill_now(broker))
+            return
+        pairs = _both_ways(broker.host, [each.host for each in self._cluster.bookies])
+        self._begin(self._cut_pairs(pairs, self._rng.choice(STALL_S) * self._rng.random()))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        """Start a fault outside of the process that runs now."""
+
+        def start() -> None:
+            self._tasks.append(asyncio.create_task(work))
+
+        self._cluster.loop.call_soon(start, context=self._cluster.context)
+
+    async def _kill_now(self, broker: BrokerNode) -> None:
+        self._kill(broker)
 
     async def _maroon_broker(self) -> None:
         """Cut a broker off from the others and the metadata service; users and bookies can reach

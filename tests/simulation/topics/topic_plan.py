@@ -134,6 +134,8 @@ class TopicsPlan:
     work: TopicWork
     groups: GroupPlan
     fault_every_s: dict[str, float]
+    midway_share: float
+    """Share of coordinators' snapshots in the middle of which a fault occurs."""
     retention_interval_s: float
     rebalance_interval_s: float
 
@@ -165,6 +167,7 @@ def make_topics_plan(seed: int) -> TopicsPlan:
         work=_work(rng, theme),
         groups=_groups(rng, theme),
         fault_every_s=repair_plan.with_faults(_faults(rng, theme, duration_s), repair, duration_s),
+        midway_share=_midway_share(seed, theme),
         retention_interval_s=rng.choice((3.0, 10.0)),
         rebalance_interval_s=rng.choice((8.0, 20.0)),
     )
@@ -238,6 +241,12 @@ def _faults(rng: random.Random, theme: str, duration_s: float) -> dict[str, floa
         if rng.random() < 0.7:
             rates[kind] = max(2.0, duration_s / (THEME_COUNT * rng.uniform(0.5, 1.5)))
     return rates
+
+
+def _midway_share(seed: int, theme: str) -> float:
+    rng = random.Random(f"midway {seed}")  # the other plans of the seed stay as they are
+    has_most = theme in ("coordinators", "members")
+    return rng.choice((0.0, 0.1, 0.3)) if has_most else rng.choice((0.0, 0.0, 0.05))
 
 
 def _base(rng: random.Random, seed: int, theme: str, duration_s: float, bookie_count: int) -> Plan:

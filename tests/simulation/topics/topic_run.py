@@ -43,6 +43,7 @@ from tests.simulation.topics.ending import read_everything
 from tests.simulation.topics.kafka_client import KafkaClient, Unanswered
 from tests.simulation.topics.leaderships import Leaderships
 from tests.simulation.topics.leftovers import check_leftovers
+from tests.simulation.topics.midway_faults import MidwayFaults
 from tests.simulation.topics.producing import produce
 from tests.simulation.topics.reading import read
 from tests.simulation.topics.recreating import recreate
@@ -71,7 +72,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
         model = Model(loop, trace=trace)
         model.note("plan", repr(plan))
         run = _Run(loop, plan, model)
-        with _hastened(plan), _watched(run):
+        with _hastened(plan), _watched(run), run.midway.watched():
             run_to_end(loop, model, run.main(), UNTIL_S, trace=trace)
         result = run.result(loop.now_s)
         del run  # its contents are discarded with the loop
@@ -142,6 +143,7 @@ class _Run:
         self._model = model
         self._cluster: TopicCluster | None = None
         self._faults: TopicFaults | None = None
+        self.midway = MidwayFaults(plan.seed, plan.midway_share)
 
     def note_coordinator(self, partition: int, epoch: int) -> None:
         """Record that the broker that runs now serves the groups of a partition."""
@@ -174,9 +176,11 @@ class _Run:
             user.start()
         faults = self._faults = TopicFaults(cluster)
         faults.start()
+        self.midway.begin(faults)
         with watched_recoveries(cluster.writer_nodes):
             await self._suffer(Leaderships(cluster))
         self._model.note("phase", "healing")
+        self.midway.heal()
         await faults.heal()
         cluster.store_faults.odds = type(cluster.store_faults.odds)()
         cluster.network.odds = type(cluster.network.odds)()

@@ -12,6 +12,7 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_log import StateLog
+from ledger_client.writing.writer import LedgerWriter
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionStore
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, small
@@ -112,6 +113,53 @@ async def test_incomplete_snapshot_is_ignored(
     await third.put(b"1", b"new")
     fourth = await take_over(setting, 4)
     assert fourth.state == third.state
+
+
+@pytest.mark.parametrize("entries", range(8))
+async def test_begun_ledger_that_is_cut_off_never_takes_state_back(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch, entries: int
+) -> None:
+    """The bookies refuse adds after some entries of the next ledger's beginning."""
+    first = await take_over(setting, 1, small(segment_bytes=60))
+    await first.put(b"a", b"1")
+    await first.put(b"b", b"1")
+    assert first.log is not None
+    begin, append_many = first.log._roller._fill, LedgerWriter.append_many
+    assert begin is not None
+    waiting: list[asyncio.Future[None]] = []
+
+    async def cut_off(writer: LedgerWriter, parts: Iterable[bytes]) -> object:
+        parts = list(parts)
+        stored = await append_many(writer, parts[:entries])
+        if entries < len(parts):
+            for bookie in setting.cluster.bookies:
+                bookie.refuse_adds = Status.FENCED
+            return await append_many(writer, parts[entries:])
+        return stored
+
+    async def begin_after_appends(writer: LedgerWriter) -> None:
+        """Begin the ledger while changes wait, some of which undo others."""
+        waiting.extend(first.put(b"a", b"%d" % number) for number in (3, 4, 5))
+        monkeypatch.setattr(LedgerWriter, "append_many", cut_off)
+        await begin(writer)
+
+    monkeypatch.setattr(first.log._roller, "_fill", begin_after_appends)
+    acknowledged = 0
+    for number in range(2, 20):
+        answer = first.put(b"b", b"%d" % number)
+        await asyncio.wait([answer])
+        if answer.exception() is not None or waiting:
+            break
+        acknowledged = number
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    monkeypatch.undo()
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = None
+    second = await take_over(setting, 2)
+    assert int(second.state[b"b"]) >= acknowledged
+    stored = [each for each in outcomes if each is None]
+    assert second.state[b"a"] == (b"5" if stored else b"1")
+    assert len(stored) in (0, 3)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -140,6 +140,7 @@ async def test_coordinator_continues_without_lost_ledger(
 ) -> None:
     first = await take_over(setting, 1, replace(CONFIG, quorum=Quorum.in_sync(1, 1)))
     await first.append(b"a")
+    await until(lambda: bool(first._roller.replicas))
     (lost,) = first._roller.replicas
     await first.aclose()
     await setting.cluster.bookie(str(lost)).unregister()

@@ -67,19 +67,23 @@ def record(number: int) -> bytes:
     return b"%0100d" % number
 
 
+def put(log: StateLog, state: dict[bytes, None], number: int) -> asyncio.Future[None]:
+    answer = log.append(record(number))
+    state[record(number)] = None
+    return answer
+
+
 async def test_coordinator_continues_while_no_ledger_can_be_created(
     setting: LogSetting, faults: ScriptedFaults
 ) -> None:
     state: dict[bytes, None] = {}
     log = await take_over(setting, state, 1)
     for number in range(19):
-        await log.append(record(number))
-        state[record(number)] = None
+        await put(log, state, number)
     old = log._roller.ledger
     faults.is_away = True
     for number in range(19, 40):
-        await log.append(record(number))
-        state[record(number)] = None
+        await put(log, state, number)
     assert log.failure is None
     assert log._roller.ledger is old
 
@@ -121,13 +125,11 @@ async def test_coordinator_survives_while_next_ledger_cannot_be_listed(
 ) -> None:
     state: dict[bytes, None] = {}
     log = await take_over(setting, state, 1)
-    for number in range(21):
-        await log.append(record(number))
-        state[record(number)] = None
+    for number in range(22):
+        await put(log, state, number)
     await until(lambda: log._roller._next is not None)
     faults.is_away = True
-    waiting = log.append(record(21))
-    state[record(21)] = None
+    waiting = put(log, state, 22)
     await asyncio.sleep(0.2)
     assert not waiting.done()
     assert log.failure is None

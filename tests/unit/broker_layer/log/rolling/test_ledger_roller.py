@@ -53,7 +53,7 @@ async def take_over_state(setting: LogSetting, state: list[bytes], epoch: int) -
         epoch,
         SMALL,
         load=state.append,
-        snapshot=list,
+        snapshot=lambda: list(state),
         on_failed=lambda: setting.failed.append(epoch),
     )
 
@@ -70,9 +70,12 @@ async def test_topic_rolls_after_unknown_close(setting: LogSetting, unknown: lis
 
 
 async def test_state_rolls_after_unknown_close(setting: LogSetting, unknown: list[int]) -> None:
-    log = await take_over_state(setting, [], 1)
+    state: list[bytes] = []
+    log = await take_over_state(setting, state, 1)
     for number in range(30):
-        await log.append(b"%050d" % number)
+        answer = log.append(b"%050d" % number)
+        state[:] = [b"%050d" % number]
+        await answer
     await log.aclose()
     assert len(unknown) > 2
     assert setting.failed == []
@@ -112,7 +115,7 @@ async def test_state_appends_wait_for_snapshot(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await take_over_state(setting, [], 1)
-    for number in range(11):
+    for number in range(12):
         await log.append(b"%050d" % number)
     await until(lambda: log._roller._next is not None)
     old, writes = log._roller.ledger, asyncio.Event()
