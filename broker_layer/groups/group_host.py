@@ -183,12 +183,16 @@ class GroupHost:
             del self.shard.groups[group_id]
 
     def store_consumer(self, group_id: str) -> None:
-        """Append the changes of a group. Raises TopicError."""
+        """Append the changes of a group; undo them if that fails. Raises TopicError."""
         group = self.shard.consumers.get(group_id)
         if group is not None:
             try:
                 self.write(group.changed_records())
+            except TopicError:
+                group.restore(self.clock.moment().now_ms)
+                raise
             finally:
+                self.shard.drop_if_unused(group_id)
                 self._schedule(group_id)
 
     def on_due(self, group_id: str) -> None:
@@ -202,7 +206,7 @@ class GroupHost:
             self.shard.drop_if_unused(group_id)
         elif consumers is not None:
             consumers.on_time(self.clock.moment())
-            with contextlib.suppress(TopicError):  # the next call stores what this one cannot
+            with contextlib.suppress(TopicError):  # then it is due again after another session
                 self.store_consumer(group_id)
 
     def _report_when_stored(self, group_id: str, generation: int) -> None:

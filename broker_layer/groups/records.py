@@ -39,6 +39,7 @@ from broker_layer.groups.consumer.consumer_records import (
     unpack_consumer_record,
 )
 from broker_layer.groups.consumer.consumer_values import (
+    ConsumerGroupChanged,
     ConsumerGroupImage,
     ConsumerRecord,
     MemberRemoved,
@@ -204,7 +205,7 @@ def _fields(record: GroupRecord) -> list[Packed]:
             ]
         case GroupRemoved(group_id):
             return [7, group_id]
-        case ConsumerGroupImage() | MemberStored() | MemberRemoved():
+        case ConsumerGroupImage() | MemberStored() | MemberRemoved() | ConsumerGroupChanged():
             return pack_consumer_record(record)
 
 

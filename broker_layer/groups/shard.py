@@ -12,7 +12,9 @@ from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.consumer.consumer_group import ConsumerGroup
 from broker_layer.groups.consumer.consumer_values import (
+    ConsumerGroupChanged,
     ConsumerGroupImage,
+    ConsumerRecord,
     MemberRemoved,
     MemberStored,
 )
@@ -53,15 +55,9 @@ class GroupShard:
     def load(self, data: bytes) -> None:
         """Apply one record of the log. Raises GroupRecordError."""
         record = decode(data)
-        match record:
-            case ConsumerGroupImage(group_id):
-                self.consumer_or_new(group_id).load_image(record)
-            case MemberStored(group_id, member):
-                self.consumer_or_new(group_id).load_member(member)
-            case MemberRemoved(group_id, member_id):
-                self.consumer_or_new(group_id).unload_member(member_id)
-            case _:
-                self.apply(record)
+        if isinstance(record, ConsumerRecord):
+            self.consumer_or_new(record.group_id)
+        self.apply(record)
 
     def apply(self, record: GroupRecord) -> None:
         """Apply a record that is stored or being stored.
@@ -69,7 +65,7 @@ class GroupShard:
         Groups of KIP-848 change before they are stored, so this only records that the log has them.
         """
         match record:
-            case ConsumerGroupImage() | MemberStored() | MemberRemoved():
+            case ConsumerGroupImage() | MemberStored() | MemberRemoved() | ConsumerGroupChanged():
                 self.consumers[record.group_id].note_stored(record)
             case OffsetsCommitted(group_id, offsets):
                 self.offsets.commit(group_id, offsets)
@@ -98,7 +94,7 @@ class GroupShard:
         for group_id, image in self._stored.items():
             self.groups[group_id] = ClassicGroup.from_image(image, self.config, now_ms)
         for group in self.consumers.values():
-            group.finish_load(now_ms)
+            group.restore(now_ms)
 
     def snapshot(self) -> Iterator[bytes]:
         """Return records of the complete stored state."""

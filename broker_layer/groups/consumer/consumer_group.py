@@ -9,7 +9,8 @@ heartbeat. A static member that left temporarily keeps its partitions until its 
 Source: KIP-848; KIP-1082.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from broker_layer.errors import TopicError
@@ -20,6 +21,8 @@ from broker_layer.groups.consumer.consumer_values import (
     LEAVE_EPOCH,
     NO_PARTITIONS,
     STATIC_LEAVE_EPOCH,
+    ConsumerChange,
+    ConsumerGroupChanged,
     ConsumerGroupImage,
     ConsumerMember,
     ConsumerRecord,
@@ -36,6 +39,8 @@ from broker_layer.groups.roster import NEVER_MS
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import NO_MEMBER_ID, Moment
 from broker_layer.kafka.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
 
 
 class ConsumerGroup:
@@ -63,45 +68,51 @@ class ConsumerGroup:
 
     # ---- the log -------------------------------------------------------------------------------
 
-    def load_image(self, image: ConsumerGroupImage) -> None:
-        """Load the stored form of the group."""
+    def restore(self, now_ms: int) -> None:
+        """Return to what the log has: after a load, or when the log did not accept a change.
+
+        The session of each member without one begins now.
+        """
+        image = self._stored_image or ConsumerGroupImage(self.group_id, 0, 0, b"")
         self.epoch, self.assignment_epoch = image.epoch, image.assignment_epoch
-        self._digest = image.topics_digest
-        self._stored_image = image
-
-    def load_member(self, member: ConsumerMember) -> None:
-        """Load the stored form of a member."""
-        self.members[member.member_id] = self._stored[member.member_id] = member
-
-    def unload_member(self, member_id: str) -> None:
-        """Load the removal of a member."""
-        self.members.pop(member_id, None)
-        self._stored.pop(member_id, None)
-
-    def finish_load(self, now_ms: int) -> None:
-        """Compute the owners of partitions after the load; each member's session begins now."""
+        self._digest, self._are_topics_new = image.topics_digest, True
+        self._owners.clear()
+        for member_id in [each for each in self.members if each not in self._stored]:
+            self._drop(member_id)
+        outdated = _outdated(self._stored.values())
+        self.members = {i: each for i, each in self._stored.items() if i not in outdated}
+        if outdated:
+            _log.warning("group %s: %s must join again", self.group_id, ", ".join(outdated))
+            self.epoch += 1
         for member in list(self.members.values()):
             self._put(member)
-            self._sessions[member.member_id] = now_ms + self._config.consumer_session_timeout_ms
+            session_ends_ms = now_ms + self._config.consumer_session_timeout_ms
+            self._sessions.setdefault(member.member_id, session_ends_ms)
             self._watch_revocation(member, now_ms)
 
     def changed_records(self) -> list[ConsumerRecord]:
-        """Return the records that bring the log up to date with memory."""
+        """Return what brings the log up to date with memory: at most one record."""
         if self._stored_image is None and not self.members:
             return []  # no member ever joined
         removed = [each for each in self._stored if each not in self.members]
-        records: list[ConsumerRecord] = [MemberRemoved(self.group_id, each) for each in removed]
-        records += [
+        changes: list[ConsumerChange] = [MemberRemoved(self.group_id, each) for each in removed]
+        changes += [
             MemberStored(self.group_id, member)
             for member in self.members.values()
             if self._stored.get(member.member_id) != member
         ]
         image = self.image()
-        return [image, *records] if image != self._stored_image else records
+        if image != self._stored_image:
+            changes.append(image)
+        is_one = len(changes) <= 1
+        return [*changes] if is_one else [ConsumerGroupChanged(self.group_id, tuple(changes))]
 
     def note_stored(self, record: ConsumerRecord) -> None:
-        """Record that the log accepted a record."""
+        """Record that the log has a record."""
         match record:
+            case ConsumerGroupChanged(_, changes):
+                for each in changes:
+                    self.note_stored(each)
             case ConsumerGroupImage():
                 self._stored_image = record
             case MemberStored(_, member):
@@ -371,6 +382,23 @@ def _updated(member: ConsumerMember, event: HeartbeatRequested) -> ConsumerMembe
         pattern=member.pattern if event.pattern is None else event.pattern,
         assignor=member.assignor if event.assignor is None else event.assignor,
     )
+
+
+def _outdated(members: Iterable[ConsumerMember]) -> list[str]:
+    """Return the members without which each partition has one owner: those of older epochs.
+
+    What a coordinator stores always has one owner for each partition. If the log is damaged, its
+    partition of the internal topic must be loaded nevertheless.
+    """
+    owned: dict[Partition, None] = {}
+    outdated = []
+    for member in sorted(members, key=lambda each: each.epoch, reverse=True):
+        held = (*member.assigned, *member.revoking)
+        if len(owned) + len(held) > len(owned | dict.fromkeys(held)):
+            outdated.append(member.member_id)
+        else:
+            owned |= dict.fromkeys(held)
+    return outdated
 
 
 def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str]:

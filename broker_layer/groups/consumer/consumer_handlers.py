@@ -144,7 +144,6 @@ class ConsumerGroupHandlers:
         )
         result = group.heartbeat(event, host.clock.moment())
         host.store_consumer(group_id)
-        host.shard.drop_if_unused(group_id)
         await host.settled()
         return result
 

@@ -10,6 +10,7 @@ Format, from index 1 on:
                               client host, rebalance timeout ms, [topic], pattern, assignor or nil,
                               epoch, previous epoch, state, assigned, revoking, target
     18    MemberRemoved       group id, member id
+    19    ConsumerGroupChanged   group id, [[kind, field, ...]] of the kinds above
 
     assigned, revoking, target   [[topic id, [partition]]]
 
@@ -17,6 +18,8 @@ Invariants: unpacking returns a record or raises GroupRecordError.
 """
 
 from broker_layer.groups.consumer.consumer_values import (
+    ConsumerChange,
+    ConsumerGroupChanged,
     ConsumerGroupImage,
     ConsumerMember,
     ConsumerRecord,
@@ -45,10 +48,20 @@ def pack_consumer_record(record: ConsumerRecord) -> list[Packed]:
             return [17, group_id, *_packed_member(member)]
         case MemberRemoved(group_id, member_id):
             return [18, group_id, member_id]
+        case ConsumerGroupChanged(group_id, changes):
+            return [19, group_id, [pack_consumer_record(each) for each in changes]]
 
 
 def unpack_consumer_record(kind: int, fields: list[Packed]) -> ConsumerRecord:
     """Return the record. Raises GroupRecordError."""
+    match kind, fields:
+        case 19, [str(group_id), [*changes]]:
+            return ConsumerGroupChanged(group_id, tuple(_change(group_id, c) for c in changes))
+        case _:
+            return _unpack_change(kind, fields)
+
+
+def _unpack_change(kind: int, fields: list[Packed]) -> ConsumerChange:
     match kind, fields:
         case 16, [str(group_id), int(epoch), int(assignment_epoch), bytes(topics_digest)]:
             return ConsumerGroupImage(group_id, epoch, assignment_epoch, topics_digest)
@@ -58,6 +71,14 @@ def unpack_consumer_record(kind: int, fields: list[Packed]) -> ConsumerRecord:
             return MemberRemoved(group_id, member_id)
         case _:
             raise GroupRecordError(f"kind {kind} with {len(fields)} fields")
+
+
+def _change(group_id: str, packed: Packed) -> ConsumerChange:
+    match packed:
+        case [int(kind), str(named), *fields] if named == group_id:
+            return _unpack_change(kind, [named, *fields])
+        case _:
+            raise GroupRecordError("not a change of its group")
 
 
 def _packed_member(member: ConsumerMember) -> list[Packed]:

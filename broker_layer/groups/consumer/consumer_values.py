@@ -83,7 +83,18 @@ class MemberRemoved:
     member_id: str
 
 
-ConsumerRecord = ConsumerGroupImage | MemberStored | MemberRemoved
+ConsumerChange = ConsumerGroupImage | MemberStored | MemberRemoved
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupChanged:
+    """Several changes of a group that belong together: all are stored, or none."""
+
+    group_id: str
+    changes: tuple[ConsumerChange, ...]
+
+
+ConsumerRecord = ConsumerChange | ConsumerGroupChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,8 @@ BUGS = (
         (
             Edit(
                 CONSUMERS,
-                "            self._sessions[member.member_id] ="
-                " now_ms + self._config.consumer_session_timeout_ms\n",
-                "            self._sessions[member.member_id] = now_ms\n",
+                "            session_ends_ms = now_ms + self._config.consumer_session_timeout_ms\n",
+                "            session_ends_ms = now_ms\n",
             ),
         ),
         (topics("members"),),

@@ -14,6 +14,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
+from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -310,3 +311,21 @@ async def test_sessions_end_by_the_timer() -> None:
         while group.members:  # noqa: ASYNC110 - the timer sets no event
             await asyncio.sleep(0.001)
         assert (await send(world, epoch=1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_join_that_the_log_refuses_has_no_effect() -> None:
+    """Otherwise a commit, a fence or an assignment could follow from what no log has."""
+    async with open_world() as world:
+        first = await send(world, "a", topics=["orders"])
+        host = world.coordinator.host_at(0)
+        members = dict(host.shard.consumers["g"].members)
+        world.log.refusal = TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many wait")
+        for group in ("g", "new"):
+            refused = await send(world, "b", group=group, topics=["orders"])
+            assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        world.log.refusal = None
+        assert host.shard.consumers["g"].members == members
+        assert "new" not in host.shard.consumers
+        again = await send(world, "a", first.member_epoch, owned=[0, 1, 2, 3])
+        assert (again.error_code, again.member_epoch) == (ErrorCode.NONE, first.member_epoch)
+        assert (await send(world, "b", topics=["orders"])).error_code == ErrorCode.NONE
