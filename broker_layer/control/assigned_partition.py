@@ -133,9 +133,15 @@ class AssignedPartition:
         self._kick()
 
     def fail(self, reason: str) -> None:
-        """Treat the opened log or state as failed; another epoch then takes the partition over."""
+        """Treat the log or state that is opened, or being opened, as failed; another epoch then
+        takes the partition over.
+        """
         if self._opened is not None:
             self._failed(self._opened_epoch, reason)
+        elif self._attempt is not None:
+            self.spent = max(self.spent, self.status.epoch)
+            self._note(Stage.WAITS, self.status.epoch, reason)
+            self._attempt.cancel()
 
     async def finished(self) -> None:
         """Return once the last `want` has been carried out, or waits for a new epoch."""

@@ -112,7 +112,14 @@ class PartitionOpener:
                 on_partition_failed("the log of the coordinator's state failed")
 
             return await StateLog.take_over(
-                services, key, epoch, config, load=load, snapshot=snapshot, on_failed=failed
+                services,
+                key,
+                epoch,
+                config,
+                load=load,
+                snapshot=snapshot,
+                on_failed=failed,
+                has_lapsed=lambda: self._view.lease.has_lapsed,
             )
 
         try:

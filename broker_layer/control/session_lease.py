@@ -19,6 +19,7 @@ class SessionLease:
     """Follows one store's session until `close`."""
 
     def __init__(self, store: MetadataStore, session_timeout_s: float) -> None:
+        self._store = store
         self._timeout_s = session_timeout_s
         self._suspended_s: float | None = None
         self._must_reread = False
@@ -30,11 +31,12 @@ class SessionLease:
     @property
     def has_lapsed(self) -> bool:
         """Whether other brokers may now lead what this broker led."""
-        if self._must_reread:
+        # Timers may be late: after a delay of the loop or of the process, the broker must not
+        # answer before they have run.
+        if self._must_reread or self._store.session_state is SessionState.EXPIRED:
             return True
         if self._suspended_s is None:
             return False
-        # the timer may be late: after a delay of the loop, the broker must not answer
         return asyncio.get_running_loop().time() - self._suspended_s >= self._timeout_s
 
     @property

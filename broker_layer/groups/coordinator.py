@@ -4,7 +4,8 @@ Leaves single partitions to `group_host`, requests to the handlers, and the choi
 the partition manager.
 
 Invariants: a partition is served only from the end of its load until its resignation or the failure
-of its log. While it loads, all requests for its groups are refused.
+of its log, and never while the broker's session may have lapsed. While it loads, all requests for
+its groups are refused.
 Source: topics design, "The mapping" (groups).
 """
 
@@ -130,16 +131,18 @@ class GroupCoordinator:
                 "again, and retry there"
             )
             raise TopicError(ErrorCode.NOT_COORDINATOR, text)
+        if host.refusal is not None:
+            raise host.refusal
         return host
 
     def hosts(self) -> list[GroupHost]:
-        """Return all loaded partitions. Raises TopicError COORDINATOR_LOAD_IN_PROGRESS while one
-        loads, because a list without it would be wrong.
+        """Return the loaded partitions that may be served. Raises TopicError
+        COORDINATOR_LOAD_IN_PROGRESS while one loads, because a list without it would be wrong.
         """
         if self._loading:
             text = f"partitions of {CONSUMER_OFFSETS} are loading: retry"
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
-        return list(self._hosts.values())
+        return [each for each in self._hosts.values() if each.refusal is None]
 
     def new_member_id(self, prefix: str) -> str:
         """Return a unique member id that begins with `prefix`."""

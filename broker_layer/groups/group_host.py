@@ -3,8 +3,8 @@
 Leaves the choice of loaded partitions to `coordinator`, and the answers to the handlers.
 
 Invariants: memory and log change together, in one order. No answer leaves before all earlier
-changes are durable (`settled`). When the log fails, all parked requests are answered with
-NOT_COORDINATOR, and nothing is served from memory any more.
+changes are durable (`settled`), or after the broker's session may have lapsed. When the log fails,
+all parked requests are answered with NOT_COORDINATOR, and nothing is served from memory any more.
 """
 
 import asyncio
@@ -80,6 +80,13 @@ class GroupHost:
         if self._log is not None:
             await self._log.aclose()
 
+    @property
+    def refusal(self) -> TopicError | None:
+        """Why nothing may be answered from memory now; None if it may."""
+        if self._is_ended or self._log is None:
+            return self._moved()
+        return self._log.lead_refusal
+
     # ---- the log -------------------------------------------------------------------------------
 
     def write(self, records: Iterable[GroupRecord]) -> None:
@@ -101,11 +108,13 @@ class GroupHost:
             self.shard.apply(record)
 
     async def settled(self) -> None:
-        """Wait until all records written so far are durable. Raises TopicError NOT_COORDINATOR."""
+        """Wait until all records written so far are durable. Raises TopicError NOT_COORDINATOR,
+        also if another broker may be the coordinator by then.
+        """
         if self._last is not None:
             await asyncio.shield(self._last)
-        if self._is_ended:
-            raise self._moved()
+        if self.refusal is not None:
+            raise self.refusal
 
     def _moved(self) -> TopicError:
         text = (

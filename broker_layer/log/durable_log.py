@@ -7,6 +7,8 @@ from asyncio import Future
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from broker_layer.errors import TopicError
+
 
 class DurableLog(Protocol):
     """The records of one state partition, in order (`state_log.StateLog`)."""
@@ -14,6 +16,10 @@ class DurableLog(Protocol):
     @property
     def leader_epoch(self) -> int:
         """The epoch in which this broker leads the partition."""
+
+    @property
+    def lead_refusal(self) -> TopicError | None:
+        """Why this broker may not answer for the partition now; None if it may."""
 
     def append(self, record: bytes) -> Future[None]:
         """Append in order; the future is done when the record is durable. Raises TopicError if

@@ -59,10 +59,12 @@ class StateLog:
         config: LogConfig,
         snapshot: Callable[[], Iterable[bytes]],
         on_failed: Callable[[], None],
+        has_lapsed: Callable[[], bool],
     ) -> None:
         self._ledger_list = ledger_list
         self._snapshot = snapshot
         self._on_failed = on_failed
+        self._has_lapsed = has_lapsed
         self._waiting: deque[tuple[bytes, asyncio.Future[None]]] = deque()
         """Records that no writer has."""
         self._pending: deque[_Pending] = deque()
@@ -81,16 +83,18 @@ class StateLog:
         load: Callable[[bytes], None],
         snapshot: Callable[[], Iterable[bytes]],
         on_failed: Callable[[], None],
+        has_lapsed: Callable[[], bool] = lambda: False,
     ) -> Self:
         """Claim the partition, and pass every record to `load`, in order.
 
         `snapshot` must return records that make up the state at the time of the call, with the
-        changes of every appended record. Raises TopicError, LedgerError or MetadataError if the
-        partition cannot be taken over now.
+        changes of every appended record. `has_lapsed` returns whether another broker may lead
+        the partition now. Raises TopicError, LedgerError or MetadataError if the partition cannot
+        be taken over now.
         """
         ledger_list = await LedgerList.claim(services, key, epoch)
         is_whole = await load_state(ledger_list, load, config)
-        log = cls(ledger_list, config, snapshot, on_failed)
+        log = cls(ledger_list, config, snapshot, on_failed, has_lapsed)
         if not is_whole:  # store a snapshot, so that the next leader finds the present state
             log._roller.want_ledger()
         return log
@@ -99,6 +103,14 @@ class StateLog:
     def leader_epoch(self) -> int:
         """The epoch under which this broker leads the partition."""
         return self._ledger_list.epoch
+
+    @property
+    def lead_refusal(self) -> TopicError | None:
+        """Why this broker may not answer for the partition now; None if it may."""
+        if self.failure is None and self._has_lapsed():
+            text = "the session of this broker has lapsed: find the coordinator again"
+            return TopicError(ErrorCode.NOT_COORDINATOR, text)
+        return self.failure
 
     @property
     def log_end_offset(self) -> int:

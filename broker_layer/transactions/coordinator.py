@@ -167,8 +167,12 @@ class TransactionCoordinator:
         self._check_active()
         transactions: list[Transaction] = []
         for state in self._partitions.values():
-            if state.is_loading:
+            try:
                 state.check_serving()
+            except TopicError:
+                if state.is_loading:
+                    raise
+                continue  # another broker may lead it now, and lists it
             transactions += [
                 machine.transaction
                 for machine in state.machines.values()

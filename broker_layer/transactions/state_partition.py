@@ -3,7 +3,8 @@
 Leaves the decisions to `machine`, sending markers to `marker_sender`, and the mapping of ids to
 partitions to `coordinator`.
 
-Invariants: a decision is reported only after it is durable. Markers are sent only after their
+Invariants: a decision is reported only after it is durable. Nothing is decided or answered while
+the broker's session may have lapsed. Markers are sent only after their
 decision is durable, with the epoch in which this broker leads the partition. After the log failed,
 no more decisions are made.
 """
@@ -80,6 +81,8 @@ class StatePartition:
         if self._log is None:
             text = f"state partition {self.number} is being loaded: retry"
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+        if self._log.lead_refusal is not None:
+            raise self._log.lead_refusal
 
     async def perform(self, machine: TransactionMachine, decision: Decision) -> None:
         """Store a decision; return when it is durable. Raises TopicError for a refusal, or if it

@@ -101,7 +101,7 @@ class GatewayMetadataStore:
     @property
     def session_state(self) -> SessionState:
         """State of the session as known now."""
-        return self._clock.state
+        return self._clock.state_at(asyncio.get_running_loop().time())
 
     @property
     def session_id(self) -> int:

@@ -33,6 +33,12 @@ class SessionClock:
         self._heard_s = now
         self._callbacks = Callbacks[SessionState]()
 
+    def state_at(self, now: float) -> SessionState:
+        """Return the state. It is EXPIRED from `ends_s` on, also before `check` has reported it:
+        a delay of the loop delays the report.
+        """
+        return SessionState.EXPIRED if self._is_over(now) else self.state
+
     @property
     def ends_s(self) -> float:
         """Loop time at which the session counts as expired unless the server answers before."""
@@ -78,9 +84,12 @@ class SessionClock:
 
     def check(self, now: float) -> None:
         """Expire the session if the last contact is too long ago."""
-        alive = self.state in (SessionState.CONNECTED, SessionState.SUSPENDED)
-        if alive and self.session_id and now >= self.ends_s:
+        if self._is_over(now):
             self._enter(SessionState.EXPIRED)
+
+    def _is_over(self, now: float) -> bool:
+        is_alive = self.state in (SessionState.CONNECTED, SessionState.SUSPENDED)
+        return is_alive and self.session_id != 0 and now >= self.ends_s
 
     def close(self) -> None:
         """Close permanently."""

@@ -144,7 +144,7 @@ class ZooKeeperMetadataStore:
     @property
     def session_state(self) -> SessionState:
         """State of the session as known now."""
-        return self._session_clock.state
+        return self._session_clock.state_at(asyncio.get_running_loop().time())
 
     @property
     def session_id(self) -> int:

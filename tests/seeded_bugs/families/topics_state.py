@@ -12,6 +12,8 @@ INDEX = "broker_layer/log/state/transaction_index.py"
 PARTITION = "broker_layer/log/state/partition_state.py"
 COMMITS = "broker_layer/groups/offsets/offset_commits.py"
 COORDINATOR = "broker_layer/groups/coordinator.py"
+ASSIGNED = "broker_layer/control/assigned_partition.py"
+HOST = "broker_layer/groups/group_host.py"
 STATE_LOG = "broker_layer/log/state_log.py"
 
 BUGS = (
@@ -123,6 +125,24 @@ BUGS = (
                 "        rest = [CHANGE + each[1:] for each in entries[1:]]\n"
                 "        await writer.append_many([*entries[:1], SNAPSHOT_END, *rest])\n",
             ),
+        ),
+        (topics("coordinators"),),
+    ),
+    SeededBug(
+        "coordinator-serves-although-its-session-lapsed-while-it-loaded",
+        "A lapse of the session during the load of a coordinator's partition is not remembered, and"
+        " the coordinator answers from what it loaded.",
+        ("1.3",),
+        (
+            Edit(
+                ASSIGNED,
+                "        elif self._attempt is not None:\n"
+                "            self.spent = max(self.spent, self.status.epoch)\n"
+                "            self._note(Stage.WAITS, self.status.epoch, reason)\n"
+                "            self._attempt.cancel()\n",
+                "",
+            ),
+            Edit(HOST, "        return self._log.lead_refusal\n", "        return None\n"),
         ),
         (topics("coordinators"),),
     ),

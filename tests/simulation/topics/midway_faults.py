@@ -4,6 +4,7 @@ Leaves the faults that come at any time to `topic_faults`.
 
 - In the middle of the snapshot with which a coordinator begins a ledger, its broker dies, or no
   bookie takes its adds any more.
+- While a coordinator loads a partition, the session of its broker lapses; then it serves.
 
 Invariant: from `heal` on, there are no such faults.
 """
@@ -12,14 +13,21 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Final, cast
 from unittest.mock import patch
 
+from broker_layer.log import state_log
+from broker_layer.log.ledger_list import LedgerList
+from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.state_loading import load_state
 from broker_layer.log.state_log import StateLog
 from ledger_client.writing.writer import LedgerWriter
 from tests.simulation.network import HOST
 from tests.simulation.topics.broker_nodes import BrokerNode
 from tests.simulation.topics.topic_faults import TopicFaults
+
+AFTER_LAPSE_S: Final = 4.0
+"""Maximum time for which a load goes on after its session has lapsed."""
 
 
 class MidwayFaults:
@@ -40,15 +48,26 @@ class MidwayFaults:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Follow what coordinators write."""
-        fill = StateLog._fill
+        """Follow what coordinators write and load."""
+        fill, load = StateLog._fill, load_state
 
         async def begin_ledger(log: StateLog, writer: LedgerWriter) -> None:
             if self._is_due():
                 writer = cast("LedgerWriter", _TornWriter(writer, self._rng, self._cut_off))
             await fill(log, writer)
 
-        with patch.object(StateLog, "_fill", begin_ledger):
+        async def load_slowly(
+            ledgers: LedgerList, each: Callable[[bytes], None], config: LogConfig
+        ) -> bool:
+            is_whole = await load(ledgers, each, config)
+            if self._is_due():
+                await self._lapse()
+            return is_whole
+
+        with (
+            patch.object(StateLog, "_fill", begin_ledger),
+            patch.object(state_log, "load_state", load_slowly),
+        ):
             yield
 
     def _is_due(self) -> bool:
@@ -59,6 +78,14 @@ class MidwayFaults:
         if self._faults is not None:
             self._faults.cut_off_midway(_broker_of(self._faults))
             await asyncio.sleep(0)  # the process may be dead now
+
+    async def _lapse(self) -> None:
+        """Let the session of the broker that runs now lapse, and go on later."""
+        assert self._faults is not None
+        faults, broker = self._faults, _broker_of(self._faults)
+        session_s = broker.topics.topics_plan.base.session_timeout_s
+        faults.suspend_midway(broker, 2 * session_s + AFTER_LAPSE_S)
+        await asyncio.sleep(session_s + AFTER_LAPSE_S * self._rng.random())
 
 
 def _broker_of(faults: TopicFaults) -> BrokerNode:

@@ -170,6 +170,11 @@ class TopicFaults:
         pairs = _both_ways(broker.host, [each.host for each in self._cluster.bookies])
         self._begin(self._cut_pairs(pairs, self._rng.choice(STALL_S) * self._rng.random()))
 
+    def suspend_midway(self, broker: BrokerNode, seconds: float) -> None:
+        """Cut a broker off from the metadata service; its process calls this."""
+        self._note("suspend_midway")
+        self._begin(self._suspend(broker, seconds))
+
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         """Start a fault outside of the process that runs now."""
 

@@ -135,7 +135,7 @@ class TopicsPlan:
     groups: GroupPlan
     fault_every_s: dict[str, float]
     midway_share: float
-    """Share of coordinators' snapshots in the middle of which a fault occurs."""
+    """Share of coordinators' snapshots and loads in the middle of which a fault occurs."""
     retention_interval_s: float
     rebalance_interval_s: float
 

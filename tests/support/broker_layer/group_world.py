@@ -66,6 +66,7 @@ class MemoryLog:
         self.snapshot: Callable[[], Iterable[bytes]] = tuple
         self.on_failed: Callable[[], None] = lambda: None
         self.leader_epoch = 1
+        self.lead_refusal: TopicError | None = None
         self.is_held = False
         self.refusal: TopicError | None = None
         self.waiting: list[tuple[bytes, asyncio.Future[None]]] = []

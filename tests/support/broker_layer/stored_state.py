@@ -60,6 +60,7 @@ class HeldLog:
 
     def __init__(self, stored: StoredState, epoch: int, on_failed: Callable[[], None]) -> None:
         self.leader_epoch = epoch
+        self.lead_refusal: TopicError | None = None
         self.is_held_up = False
         self.is_full = False
         self._stored = stored

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from broker_layer.control.assigned_partition import Stage
 from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
@@ -27,6 +28,9 @@ class Coordinator:
     words: dict[int, list[bytes]] = field(default_factory=dict)
     logs: dict[int, DurableLog] = field(default_factory=dict)
     failures_left: int = 0
+    gate: asyncio.Event | None = None
+    """A load waits for it after all records are read."""
+    is_read: asyncio.Event = field(default_factory=asyncio.Event)
     resigned: list[int] = field(default_factory=list)
 
     async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
@@ -42,6 +46,9 @@ class Coordinator:
             words[:] = record.split(b",")
 
         log = await open_log(load=load, snapshot=snapshot, on_failed=lambda: None)
+        if self.gate is not None:
+            self.is_read.set()
+            await self.gate.wait()
         self.words[partition], self.logs[partition] = words, log
 
     async def resign(self, partition: int) -> None:
@@ -100,6 +107,49 @@ async def test_coordinators_resign_when_the_session_lapses_and_load_again(
 
     await until(lambda: len(coordinator.words) == 2)
     assert coordinator.words[1] == [b"kept"]
+
+
+async def test_a_load_during_which_the_session_lapses_is_not_served(setting: Setting) -> None:
+    coordinator = Coordinator()
+    one = await setting.broker(1, coordinators={CONSUMER_OFFSETS: coordinator})
+    await one.changes.ensure(CONSUMER_OFFSETS, 5.0)
+    await until(lambda: len(coordinator.words) == 2)
+    coordinator.gate = asyncio.Event()
+    held = one.manager._assigned[CONSUMER_OFFSETS][1]
+    held.fail("its log failed")  # so that it is loaded again
+    await coordinator.is_read.wait()
+
+    one.store.suspend()
+    await until(lambda: one.view.lease.has_lapsed)
+    coordinator.gate.set()
+    await held.finished()
+    assert 1 not in coordinator.words
+    assert held.status.stage is Stage.WAITS
+    assert held.status.reason == "the session of this broker has lapsed"
+
+    one.store.resume()
+    await until(lambda: len(coordinator.words) == 2)
+    assert held.status.epoch > 1
+
+
+async def test_a_coordinators_log_knows_of_a_lapse_before_any_timer(setting: Setting) -> None:
+    """After a delay of the loop, requests may come before the timer of the lapse."""
+    coordinator = Coordinator()
+    one = await setting.broker(1, coordinators={CONSUMER_OFFSETS: coordinator})
+    await one.changes.ensure(CONSUMER_OFFSETS, 5.0)
+    await until(lambda: len(coordinator.words) == 2)
+    log = coordinator.logs[1]
+    assert log.lead_refusal is None
+
+    one.store.suspend()
+    await until(lambda: one.view.lease._suspended_s is not None)
+    assert log.lead_refusal is None
+    assert one.view.lease._suspended_s is not None
+    one.view.lease._suspended_s -= one.session_timeout_s
+
+    assert log.lead_refusal is not None
+    assert log.lead_refusal.code is ErrorCode.NOT_COORDINATOR
+    assert one.manager._assigned[CONSUMER_OFFSETS][1].status.stage is Stage.LEADS
 
 
 async def test_replicas_are_reported_to_all_brokers_while_they_are_led(setting: Setting) -> None:

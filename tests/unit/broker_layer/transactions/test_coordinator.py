@@ -415,3 +415,22 @@ async def test_decisions_without_room_in_the_log_are_refused_or_retried() -> Non
     assert setting.title() == "CompleteCommit"
     assert len(setting.world.written) == 2
     await setting.aclose()
+
+
+async def test_nothing_is_decided_or_shown_while_another_broker_may_lead() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    log = setting.state.holder
+    assert log is not None
+    log.lead_refusal = TopicError(ErrorCode.NOT_COORDINATOR, "the session has lapsed")
+    ending = setting.coordinator.end(claim, committed=True)
+    assert await code_of(ending) is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(TopicError) as caught:
+        setting.coordinator.verify(claim, [A0])
+    assert caught.value.code is ErrorCode.NOT_COORDINATOR
+    assert setting.coordinator.list_all() == []
+    log.lead_refusal = None
+    assert [each.transactional_id for each in setting.coordinator.list_all()] == ["t"]
+    assert setting.coordinator.verify(claim, [A0]) == {A0: ErrorCode.NONE}
+    await setting.aclose()

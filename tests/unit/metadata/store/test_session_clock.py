@@ -36,6 +36,18 @@ def test_the_lease_expires_without_a_message_from_the_server() -> None:
     assert states == [CONNECTED, SUSPENDED, EXPIRED]
 
 
+def test_the_state_is_over_before_it_is_reported() -> None:
+    """A delay of the loop, or of the process, delays `check`."""
+    made, states = lease()
+    assert made.state_at(4.9) is CONNECTED
+    assert made.state_at(5.0) is EXPIRED
+    assert states == [CONNECTED]
+    made.contacted(3.0, 5.0)
+    assert made.state_at(6.9) is CONNECTED, "the server still had the session"
+    made.close()
+    assert made.state_at(9.0) is CLOSED
+
+
 def test_an_answer_counts_from_its_sending() -> None:
     made, states = lease()
     made.contacted(3.0, 4.5)

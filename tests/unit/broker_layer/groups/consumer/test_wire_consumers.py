@@ -329,3 +329,20 @@ async def test_a_join_that_the_log_refuses_has_no_effect() -> None:
         again = await send(world, "a", first.member_epoch, owned=[0, 1, 2, 3])
         assert (again.error_code, again.member_epoch) == (ErrorCode.NONE, first.member_epoch)
         assert (await send(world, "b", topics=["orders"])).error_code == ErrorCode.NONE
+
+
+async def test_nothing_is_answered_while_another_broker_may_be_the_coordinator() -> None:
+    async with open_world() as world:
+        assert await commit(world, 5) == ErrorCode.NONE
+        world.log.is_held = True
+        waiting = asyncio.create_task(commit(world, 6))
+        await world.turn()
+        lapsed = TopicError(ErrorCode.NOT_COORDINATOR, "the session has lapsed")
+        world.log.lead_refusal = lapsed
+        world.log.release()
+        assert await waiting == ErrorCode.NOT_COORDINATOR, "it lapsed before the answer"
+        assert await fetch_as(world, None, -1) == (-1, ErrorCode.NOT_COORDINATOR)
+        listed = await world.call(ListGroupsRequest(), ListGroupsResponse)
+        assert listed.groups == []
+        world.log.lead_refusal = None
+        assert await fetch_as(world, None, -1) == (6, ErrorCode.NONE)
