@@ -83,7 +83,8 @@ class LedgerList:
         self.record, self._version = held
         self._changing = asyncio.Lock()
         self._works: dict[int, object] = {}
-        self._ending: list[asyncio.Task[None]] = []
+        self._ending: dict[asyncio.Task[None], None] = {}
+        """Writers that end in the background."""
         self._older: tuple[tuple[int, int, int], list[PartitionSegment]] | None = None
         """Cache of older segments: (first chunk, next chunk, skipped segments) and the segments."""
         self.older_bytes = 0
@@ -291,7 +292,9 @@ class LedgerList:
     def end_later(self, writer: LedgerWriter, *, is_listed: bool) -> None:
         """Abort a writer in the background; delete its ledger if it is not listed."""
         work = _abort(writer) if is_listed else self.abandon(writer)
-        self._ending.append(asyncio.get_running_loop().create_task(work))
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending[task] = None
+        task.add_done_callback(self._ending.pop)
 
     async def aclose(self) -> None:
         """Wait until writers that end in the background have ended."""

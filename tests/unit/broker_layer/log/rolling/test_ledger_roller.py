@@ -84,6 +84,16 @@ async def test_state_rolls_after_unknown_close(setting: LogSetting, unknown: lis
     assert loaded[-1] == b"%050d" % 29
 
 
+async def test_ended_writers_are_not_kept(setting: LogSetting) -> None:
+    """A log that lives for months drops a prepared ledger at each change of its replication."""
+    log = await setting.take_over(1, SMALL)
+    ledgers = log._ledger_list
+    for _ in range(3):
+        ledgers.end_later(await ledgers.create_writer(SMALL.quorum), is_listed=False)
+    assert len(ledgers._ending) == 3
+    await until(lambda: not ledgers._ending)
+
+
 @pytest.mark.usefixtures("unknown")
 async def test_ledger_closed_elsewhere_ends_topic(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
