@@ -182,6 +182,10 @@ class ClusterView:
         """The leaders' reports about the replicas of their partitions."""
         return self._sources.reports
 
+    async def reread_brokers(self) -> None:
+        """Read which brokers are up now. Raises MetadataError."""
+        await self._sources.brokers.refresh()
+
     def may_lead(self) -> list[int]:
         """Return the brokers that are up and not leaving."""
         return sorted(i for i, registration in self.brokers.items() if not registration.is_leaving)

@@ -4,8 +4,10 @@ Leaves the choice of leaders to `assignment.py`, and taking partitions over to t
 Leaves the ledgers of deleted topics to `topic_erasing.py`, and ledgers that no partition lists to
 `ledger_sweeping.py`.
 
-Invariants: it acts only while it is elected and its view is complete. A change is stored only if
-the leadership is still the one that it was planned for, so two controllers at once do no harm.
+Invariants: it acts only while it is elected and its view is complete. After each election, and
+after each lapse of its session, it reads which brokers are up before it gives leaders. A change is
+stored only if the leadership is still the one that it was planned for, so two controllers at once
+do no harm.
 
 Source: topics design, "What a takeover does".
 """
@@ -29,6 +31,7 @@ from broker_layer.control.assignment import (
 )
 from broker_layer.control.cluster_view import (
     ClusterView,
+    ControllerChanged,
     ReportsChanged,
     TopicChanged,
     ViewEvent,
@@ -90,7 +93,10 @@ class Controller:
     def start(self) -> None:
         """Begin to act whenever this broker is the controller."""
         assert not self._cancels, "started once"
-        self._cancels = [self._parts.view.on_event(self._on_event)]
+        self._cancels = [
+            self._parts.view.on_event(self._on_event),
+            self._parts.view.lease.on_lapse(self._end_term),
+        ]
         for work in (self._run(), self._erase(), self._delete_dead(), self._sweep()):
             self._tasks.start(work)
         self._act()
@@ -111,6 +117,8 @@ class Controller:
         match event:
             case ReportsChanged():
                 return
+            case ControllerChanged() if not self._parts.election.is_controller:
+                self._end_term()
             case TopicChanged(name):
                 if name in self._parts.view.deleting:
                     self._erase_wake.set()
@@ -128,6 +136,10 @@ class Controller:
         record = self._parts.view.topics.get(name)
         may_lead = dict.fromkeys(self._parts.view.may_lead())
         return record is None or all(each.leader in may_lead for each in record.partitions)
+
+    def _end_term(self) -> None:
+        """Note that others may have changed the cluster before this broker acts the next time."""
+        self._since_s = None
 
     def _act(self) -> None:
         self._wake.set()
@@ -153,13 +165,16 @@ class Controller:
 
     async def _step(self) -> float:
         """Do what is due; return the seconds until the next step is due without an event."""
-        now = asyncio.get_running_loop().time()
         if not self.is_active:
-            self._since_s = None
+            self._end_term()
             return IDLE_S
         if self._since_s is None:
-            self._begin(now)
+            await self._parts.view.reread_brokers()
+            if not self.is_active:
+                return IDLE_S  # an event wakes the next step
+            self._begin(asyncio.get_running_loop().time())
             _log.info("this broker is the controller")
+        now = asyncio.get_running_loop().time()
         self._note_brokers(now)
         wait_s = self._assembly_left_s(now)
         if wait_s > 0:

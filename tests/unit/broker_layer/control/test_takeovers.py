@@ -1,5 +1,6 @@
 """Brokers that die, leave, return and take over, with real stores and bookies in memory."""
 
+import asyncio
 from dataclasses import replace
 from random import Random
 
@@ -9,6 +10,7 @@ from broker_layer.control.assigned_partition import Stage
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from metadata.errors import NodeNotFoundError, TopicNotFoundError
+from metadata.paths import BROKERS
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic_store import TopicStore
@@ -282,3 +284,34 @@ async def test_a_controller_waits_for_other_brokers_at_a_cluster_start(setting: 
 
     await again.log("orders", 0)
     assert two.leaders("orders") == [1, 1, 1, 1]
+
+
+async def test_a_controller_that_is_elected_again_reads_first_which_brokers_are_up(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it takes partitions away from a broker that joined while its session was away."""
+    config = replace(CONFIG, rebalance_interval_s=0.0)
+    one = await setting.broker(1, config)
+    await one.create("orders")
+    await one.log("orders")
+    one.store.suspend()
+    two = await setting.broker(2, config)
+    await until(lambda: two.leads("orders"))
+    epochs = two.epochs("orders")
+    await two.election.aclose()
+
+    read, may_read = one.store.children, asyncio.Event()
+
+    async def slow(path: str, *, fresh: bool = False, agreed: bool = False) -> list[str]:
+        if path == BROKERS:
+            await may_read.wait()
+        return await read(path, fresh=fresh, agreed=agreed)
+
+    monkeypatch.setattr(one.store, "children", slow)
+    one.store.resume()
+    await until(lambda: one.controller.is_active)
+    await asyncio.sleep(0.05)  # it may act too early
+    may_read.set()
+    await until(lambda: one.controller._since_s is not None)
+    assert sorted(one.view.brokers) == [1, 2]
+    assert (two.leaders("orders"), two.epochs("orders")) == ([2], epochs)
