@@ -116,6 +116,15 @@ class GroupHost:
         if self.refusal is not None:
             raise self.refusal
 
+    async def confirmed(self) -> None:
+        """Wait as `settled`, and until it is certain that no other broker was the coordinator
+        before this call. Raises TopicError (see `DurableLog.confirm_lead`).
+        """
+        await self.settled()
+        assert self._log is not None, "it is settled"
+        await self._log.confirm_lead()
+        await self.settled()
+
     def _moved(self) -> TopicError:
         text = (
             f"this broker no longer leads {CONSUMER_OFFSETS}-{self.partition}: find the group's "

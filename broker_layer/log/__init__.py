@@ -2,6 +2,7 @@
 
 - `topic_log`: log of one partition as its leader holds it, `TopicLog`.
 - `ledger_list`: list of ledgers under one leader epoch.
+- `lead_check`: whether another broker has claimed the list.
 - `log_takeover`: state of a partition, built again when a leadership begins.
 - `state_log`: durable state of a coordinator.
 - `durable_log`: interface of that log.

@@ -21,6 +21,12 @@ class DurableLog(Protocol):
     def lead_refusal(self) -> TopicError | None:
         """Why this broker may not answer for the partition now; None if it may."""
 
+    async def confirm_lead(self) -> None:
+        """Return once it is certain that no other broker had taken the partition over before this
+        call. Raises TopicError: NOT_COORDINATOR if one had, COORDINATOR_LOAD_IN_PROGRESS if that is
+        not known.
+        """
+
     def append(self, record: bytes) -> Future[None]:
         """Append in order; the future is done when the record is durable. Raises TopicError if
         the log does not accept it.

@@ -118,6 +118,16 @@ class LedgerList:
             "it; the takeover is retried"
         )
 
+    async def is_held(self) -> bool:
+        """Return whether no other leader had claimed the list before this call. Raises
+        MetadataError.
+        """
+        try:
+            record, _ = await self.services.partitions.get(self.key, agreed=True)
+        except NodeNotFoundError:
+            return False
+        return record.leader_epoch == self.epoch
+
     async def change(self, transition: Transition) -> PartitionRecord:
         """Change the list; the change completes even if the caller is cancelled.
 

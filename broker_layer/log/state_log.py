@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.lead_check import LeadCheck
 from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_services import DRAIN_S, LogServices
 from broker_layer.log.rolling.ledger_roller import LedgerRoller, OpenLedger
@@ -70,6 +71,7 @@ class StateLog:
         self._pending: deque[_Pending] = deque()
         self._retry: asyncio.TimerHandle | None = None
         self._roller = LedgerRoller(self, ledger_list, config, fill=self._fill)
+        self._check = LeadCheck(ledger_list)
         self.failure: TopicError | None = None
 
     @classmethod
@@ -111,6 +113,15 @@ class StateLog:
             text = "the session of this broker has lapsed: find the coordinator again"
             return TopicError(ErrorCode.NOT_COORDINATOR, text)
         return self.failure
+
+    async def confirm_lead(self) -> None:
+        """Return once it is certain that no other broker had taken the partition over before this
+        call. Raises TopicError (see `DurableLog`).
+        """
+        if not await self._check.leads():
+            self.fail("another broker has claimed this partition")
+        if self.failure is not None:
+            raise self.failure
 
     @property
     def log_end_offset(self) -> int:

@@ -69,11 +69,11 @@ class PartitionStore:
                 await asyncio.sleep(backoff.next_s())
 
     async def get(
-        self, key: PartitionKey, *, fresh: bool = True
+        self, key: PartitionKey, *, fresh: bool = True, agreed: bool = False
     ) -> tuple[PartitionRecord, Version]:
         """Read a partition, by default with a fresh read. Raises NodeNotFoundError."""
         path = partition_path(key)
-        stored = await self._store.get(path, fresh=fresh)
+        stored = await self._store.get(path, fresh=fresh, agreed=agreed)
         return unpack_partition(path, stored.value), stored.version
 
     async def topic_ids(self) -> list[TopicId]:

@@ -2,8 +2,8 @@
 
 Leaves committing to `offset_commits`.
 
-Invariants: only durable offsets are shown; an offset that was committed for an earlier topic of the
-same name is not shown.
+Invariants: only durable offsets are shown, and none that the next coordinator may have replaced; an
+offset that was committed for an earlier topic of the same name is not shown.
 Source: Kafka's protocol, keys 9 and 47; KIP-447 (stable offsets), KIP-496, KIP-709, KIP-848.
 """
 
@@ -137,7 +137,7 @@ class OffsetReadHandlers:
             (name, [_fetched(offsets, topics, (name, each), is_stable) for each in partitions])
             for name, partitions in wanted
         ]
-        await host.settled()
+        await host.confirmed()
         return fetched
 
 

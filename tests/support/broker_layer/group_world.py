@@ -83,6 +83,10 @@ class MemoryLog:
         self.snapshot, self.on_failed = snapshot, on_failed
         return self
 
+    async def confirm_lead(self) -> None:
+        if self.lead_refusal is not None:
+            raise self.lead_refusal
+
     def append(self, record: bytes) -> "asyncio.Future[None]":
         if self.refusal is not None:
             raise self.refusal

@@ -68,6 +68,10 @@ class HeldLog:
         self._waiting: deque[tuple[bytes, asyncio.Future[None]]] = deque()
         self._is_ended = False
 
+    async def confirm_lead(self) -> None:
+        if self._is_ended:
+            raise TopicError(ErrorCode.NOT_COORDINATOR, "the log is another's")
+
     def append(self, record: bytes) -> "asyncio.Future[None]":
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[None] = loop.create_future()

@@ -13,9 +13,11 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_log import StateLog
 from ledger_client.writing.writer import LedgerWriter
+from metadata.errors import StoreUnavailableError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionStore
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, small
+from tests.until import until
 
 
 @dataclass
@@ -187,3 +189,60 @@ async def test_leader_changes_lose_no_stored_record(setting: LogSetting, seed: i
         for key, value in stored.items():
             assert int(after.state[key]) >= value
         keeper = after
+
+
+async def test_a_replaced_leader_learns_it_when_it_asks(setting: LogSetting) -> None:
+    first = await take_over(setting, 1)
+    await first.put(b"a", b"1")
+    assert first.log is not None
+    await first.log.confirm_lead()
+    second = await take_over(setting, 2)
+    assert second.log is not None
+    await second.log.confirm_lead()
+    with pytest.raises(TopicError) as refusal:
+        await first.log.confirm_lead()
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+    assert first.failures == 1, "its partition is taken over again"
+
+
+async def test_questions_that_come_together_share_one_read(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = await take_over(setting, 1)
+    assert keeper.log is not None
+    ledgers = keeper.log._ledger_list
+    ask, may_answer = ledgers.is_held, asyncio.Event()
+    asked = 0
+
+    async def slow() -> bool:
+        nonlocal asked
+        asked += 1
+        await may_answer.wait()
+        return await ask()
+
+    monkeypatch.setattr(ledgers, "is_held", slow)
+    first = asyncio.create_task(keeper.log.confirm_lead())
+    await until(lambda: asked == 1)
+    others = [asyncio.create_task(keeper.log.confirm_lead()) for _ in range(10)]
+    await asyncio.sleep(0)
+    may_answer.set()
+    await asyncio.gather(first, *others)
+    assert asked == 2, "a read that began before a question does not answer it"
+
+
+async def test_a_leader_that_cannot_ask_asks_its_client_to_retry(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = await take_over(setting, 1)
+    assert keeper.log is not None
+
+    async def away(*_: object, **__: object) -> None:
+        raise StoreUnavailableError("here", "down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(keeper.log._ledger_list.services.partitions, "get", away)
+        with pytest.raises(TopicError) as refusal:
+            await keeper.log.confirm_lead()
+    assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await keeper.log.confirm_lead()
+    assert keeper.failures == 0

@@ -384,3 +384,17 @@ async def test_offsets_are_deleted_separately() -> None:
         assert await delete_offset(world, "g", "none") == (ErrorCode.NONE, unknown)
         assert await delete_offset(world, "g", "orders") == (ErrorCode.NONE, [ErrorCode.NONE])
         assert await fetch(world) == (-1, ErrorCode.NONE)
+
+
+async def test_offsets_are_not_read_from_a_coordinator_that_was_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its session lives, and it has no news of the next one, which may have newer offsets."""
+    async with open_world() as world:
+        assert await commit(world, 5) == ErrorCode.NONE
+
+        async def replaced() -> None:
+            raise TopicError(ErrorCode.NOT_COORDINATOR, "another broker claimed it")
+
+        monkeypatch.setattr(world.log, "confirm_lead", replaced)
+        assert await fetch(world) == (-1, ErrorCode.NOT_COORDINATOR)
