@@ -29,7 +29,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import NO_TAGS
 from broker_layer.kafka.record_batch import RecordBatchHeader, place
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.appending.pending_batches import Appended, MayOpen, never_opens
 from broker_layer.log.reading.log_reader import RecordPosition
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
@@ -83,6 +83,7 @@ class DiscardingLog:
         data: Buffer,
         *,
         coordinator_epoch: int | None = None,
+        may_open: MayOpen = never_opens,
         waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
         """Assign offsets to a batch."""

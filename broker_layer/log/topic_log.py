@@ -20,7 +20,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
 from broker_layer.log.appending.log_appender import LogAppender
 from broker_layer.log.appending.log_retention import is_aged, retained_from
-from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.appending.pending_batches import Appended, MayOpen, never_opens
 from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_services import DRAIN_S, LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
@@ -205,22 +205,30 @@ class TopicLog:
         data: bytes | bytearray | memoryview,
         *,
         coordinator_epoch: int | None = None,
+        may_open: MayOpen = never_opens,
         waits_for_one: bool = False,
     ) -> asyncio.Future[Appended]:
         """Append one batch that was checked; return a future that is resolved once it is committed.
 
         With `waits_for_one`, the future is resolved once one bookie has stored the batch durably;
         the batch may still be lost. `data` must not change until the batch is committed. With
-        `coordinator_epoch`, the batch is the marker of a transaction.
+        `coordinator_epoch`, the batch is the marker of a transaction. `may_open` is asked when the
+        batch is admitted, which may be later, behind markers that wait: it returns whether the
+        coordinator's confirmation still holds, so that the batch may open a transaction.
 
         Raises TopicError, or the future fails with it: NOT_ENOUGH_REPLICAS if nothing was appended
-        because replicas are missing; KAFKA_STORAGE_ERROR if nothing was appended because no ledger
+        because replicas are missing, or the batch would open a transaction without a confirmation;
+        KAFKA_STORAGE_ERROR if nothing was appended because no ledger
         has room; the codes of KIP-98 for sequences and epochs; NOT_LEADER_OR_FOLLOWER if the
         outcome is unknown, or another broker leads.
         """
         self._roller.require_room(ErrorCode.KAFKA_STORAGE_ERROR)
         return self._appender.append(
-            header, data, coordinator_epoch=coordinator_epoch, waits_for_one=waits_for_one
+            header,
+            data,
+            coordinator_epoch=coordinator_epoch,
+            may_open=may_open,
+            waits_for_one=waits_for_one,
         )
 
     def on_progress(self, callback: Callback) -> Callback:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_layer.kafka.record_batch import RecordBatchHeader
+from broker_layer.log.appending.pending_batches import MayOpen, never_opens
 from broker_layer.log.reading.log_reader import RecordPosition
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
@@ -56,6 +57,7 @@ class PartitionLog(Protocol):
         data: Buffer,
         *,
         coordinator_epoch: int | None = None,
+        may_open: MayOpen = never_opens,
         waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
         """Append a batch. Raises TopicError."""

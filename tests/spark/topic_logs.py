@@ -104,7 +104,7 @@ class WrittenTopic:
             data = build_batch(
                 each, compression=compression, producer=producer, is_transactional=is_transactional
             )
-            await log.append(read_header(data), data)
+            await log.append(read_header(data), data, may_open=lambda: is_transactional)
         await self.wait_until_seen(partition)
 
     async def end_transaction(self, partition: int, kind: ControlKind, producer: Producer) -> None:

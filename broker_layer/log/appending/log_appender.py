@@ -8,8 +8,8 @@ is committed: its ledger is listed and has confirmed it.
 
 Invariants: offsets are given in the order of entries, and once: an exception after an entry was
 appended ends the log; the high watermark never decreases; a batch is admitted only into an open
-ledger with room; batches that wait are admitted in the order in which they came; after a failure
-nothing is admitted or committed.
+ledger with room; batches that wait are admitted in the order in which they came, and are judged
+when they are admitted, not when they came; after a failure nothing is admitted or committed.
 
 Source: topics design, "The mapping"; KIP-98.
 """
@@ -29,10 +29,12 @@ from broker_layer.log.appending.batch_stamping import placed
 from broker_layer.log.appending.pending_batches import (
     Appended,
     DeferredBatch,
+    MayOpen,
     PendingBatch,
     PendingBatches,
     RecentBatches,
     follow,
+    never_opens,
 )
 from broker_layer.log.ledger_list import LedgerList, deposed
 from broker_layer.log.log_takeover import TakenOver
@@ -103,6 +105,7 @@ class LogAppender:
         data: Batch,
         *,
         coordinator_epoch: int | None = None,
+        may_open: MayOpen = never_opens,
         waits_for_one: bool = False,
     ) -> asyncio.Future[Appended]:
         """See `TopicLog.append`."""
@@ -112,11 +115,13 @@ class LogAppender:
         if coordinator_epoch is None:
             check_limits(self.config, header, data, self._wall_clock_ms())
         if self._deferred or ledger is None or not ledger.writer.admission.window.is_free(size):
-            deferred = DeferredBatch(header, data, coordinator_epoch, waits_for_one=waits_for_one)
+            deferred = DeferredBatch(
+                header, data, coordinator_epoch, may_open, waits_for_one=waits_for_one
+            )
             self._deferred.append(deferred)
             self.roller.want_ledger()
             return deferred.answer
-        committed = self._admit(ledger, header, data, coordinator_epoch)
+        committed = self._admit(ledger, header, data, coordinator_epoch, may_open)
         return self._early(ledger, committed) if waits_for_one else committed
 
     def _admit(
@@ -125,10 +130,12 @@ class LogAppender:
         header: RecordBatchHeader,
         data: Batch,
         coordinator_epoch: int | None,
+        may_open: MayOpen,
     ) -> asyncio.Future[Appended]:
         now_ms = self._wall_clock_ms()
         state, writer = self.state, ledger.writer
-        decision = state.check(header, coordinator_epoch)
+        may_open_now = header.is_transactional and may_open()
+        decision = state.check(header, coordinator_epoch, may_open=may_open_now)
         if isinstance(decision, BatchRefused):
             raise TopicError(decision.code, decision.text)
         if isinstance(decision, Duplicate):
@@ -266,7 +273,9 @@ class LogAppender:
                 return
             self._deferred.popleft()
             try:
-                answer = self._admit(ledger, first.header, first.data, first.coordinator_epoch)
+                answer = self._admit(
+                    ledger, first.header, first.data, first.coordinator_epoch, first.may_open
+                )
                 if first.waits_for_one:
                     answer = self._early(ledger, answer)
             except TopicError as error:

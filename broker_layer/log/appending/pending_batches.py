@@ -9,6 +9,7 @@ ledger is listed and confirmed up to its entry, which is derived and never store
 import asyncio
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -19,6 +20,13 @@ from broker_layer.log.rolling.ledger_roller import OpenLedger
 from metadata.ids import EntryId
 
 COMPACT_AFTER: Final = 1_024
+MayOpen = Callable[[], bool]
+"""Returns whether a batch may open a transaction now; see `never_opens` and `TopicLog.append`."""
+
+
+def never_opens() -> bool:
+    """Return False: no coordinator has confirmed a transaction."""
+    return False
 
 
 class Appended(NamedTuple):
@@ -48,19 +56,21 @@ class PendingBatch:
 class DeferredBatch:
     """A batch that waits for a ledger, or for room in one."""
 
-    __slots__ = ("answer", "coordinator_epoch", "data", "header", "waits_for_one")
+    __slots__ = ("answer", "coordinator_epoch", "data", "header", "may_open", "waits_for_one")
 
     def __init__(
         self,
         header: RecordBatchHeader,
         data: bytes | bytearray | memoryview,
         coordinator_epoch: int | None,
+        may_open: MayOpen,
         *,
         waits_for_one: bool,
     ) -> None:
         self.header = header
         self.data = data
         self.coordinator_epoch = coordinator_epoch
+        self.may_open = may_open
         self.waits_for_one = waits_for_one
         self.answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
 

@@ -108,12 +108,15 @@ class PartitionState:
     # Admission.
 
     def check(
-        self, header: RecordBatchHeader, coordinator_epoch: int | None = None
+        self,
+        header: RecordBatchHeader,
+        coordinator_epoch: int | None = None,
+        *,
+        may_open: bool = False,
     ) -> BatchVerdict:
         """Decide whether a batch may be appended now; a marker needs its coordinator's epoch.
 
-        The caller must verify with the coordinator a transaction that the batch would open: see
-        `is_open`.
+        A batch opens a transaction only if it `may_open` one, which its coordinator confirms.
         """
         if header.is_control:
             if coordinator_epoch is None:
@@ -132,6 +135,11 @@ class PartitionState:
         if not isinstance(verdict, Accept):
             return verdict
         has_open = self._transactions.first_offset_of(header.producer_id) is not None
+        is_confirmed = may_open or self.is_open(header.producer_id, header.producer_epoch)
+        if header.is_transactional and not is_confirmed:
+            text = f"producer {header.producer_id} has no open transaction here, and its"
+            text += " coordinator has not confirmed one since the last marker: retry"
+            return BatchRefused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
         if has_open and not header.is_transactional:
             text = f"producer {header.producer_id} has an open transaction, and the batch is not"
             text += " transactional"

@@ -212,9 +212,12 @@ class ProduceService:
             log = self._logs.log_of(outcome.topic, outcome.partition)
             exchange, request = pending.exchange, pending.request
             header, batch = read_batch(records, exchange.api_version, request.transactional_id)
+            one = request.acks == 1
             if header.is_transactional:
-                verified.check(TopicPartition(outcome.topic, outcome.partition), log)
-            future = log.append(header, batch, waits_for_one=request.acks == 1)
+                place = TopicPartition(outcome.topic, outcome.partition)
+                future = verified.append(place, log, header, batch, waits_for_one=one)
+            else:
+                future = log.append(header, batch, waits_for_one=one)
         except (TopicError, RecordBatchError) as error:
             outcome.refuse(error.code, error.text)
             if isinstance(error, RecordsRefusedError):

@@ -2,25 +2,32 @@
 
 Leaves the query to the coordinator, here or at another broker, to `transactions.verification`.
 
+Whether a batch needs a confirmation is asked here before a wait, and again by the log when it
+admits the batch. Markers may come in between.
+
 Invariants: a batch of a transaction that is open in its partition needs no confirmation; a batch
 without a confirmation is not appended, nor one whose transaction a marker has ended; every
-confirmation is released.
+confirmation is released, that of an append when the append has ended.
 
 Source: KIP-890, "Transaction verification".
 """
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
+from broker_layer.server.exchange import Buffer
 from broker_layer.server.ports import PartitionLog, PartitionLogs, ProduceVerifier
 from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation
+
+if TYPE_CHECKING:
+    from broker_layer.log.appending.pending_batches import Appended
 
 ABORTABLE_FROM: Final = 11
 """The first version of Produce whose clients accept TRANSACTION_ABORTABLE."""
@@ -44,7 +51,30 @@ class Verified:
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     """The logs at the time of the queries."""
 
-    def check(self, partition: TopicPartition, log: PartitionLog) -> None:
+    def append(
+        self,
+        partition: TopicPartition,
+        log: PartitionLog,
+        header: RecordBatchHeader,
+        batch: Buffer,
+        *,
+        waits_for_one: bool,
+    ) -> "asyncio.Future[Appended]":
+        """Append a batch of a transaction; its confirmation is held until the append has ended.
+
+        Raises TopicError.
+        """
+        self._check(partition, log)
+        confirmation = self.confirmations.get(partition)
+        if confirmation is None:
+            return log.append(header, batch, waits_for_one=waits_for_one)
+        may_open = confirmation.holds
+        appended = log.append(header, batch, may_open=may_open, waits_for_one=waits_for_one)
+        del self.confirmations[partition]
+        appended.add_done_callback(lambda _: confirmation.release())
+        return appended
+
+    def _check(self, partition: TopicPartition, log: PartitionLog) -> None:
         """Raise TopicError if nothing may be appended to a partition now."""
         refusal = self.refusals.get(partition)
         if refusal is not None:
@@ -59,7 +89,7 @@ class Verified:
             raise TopicError(ErrorCode.INVALID_TXN_STATE, text)
 
     def release(self) -> None:
-        """Release all confirmations."""
+        """Release all confirmations that are left."""
         for confirmation in self.confirmations.values():
             confirmation.release()
 

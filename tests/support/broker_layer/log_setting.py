@@ -95,7 +95,12 @@ class LogSetting:
 def append(
     log: TopicLog, data: bytearray, *, coordinator_epoch: int | None = None
 ) -> asyncio.Future[Appended]:
-    return log.append(read_header(data), data, coordinator_epoch=coordinator_epoch)
+    """Append a batch as Produce does: a transaction that is not open now is confirmed."""
+    header = read_header(data)
+    is_open = log.has_open_transaction(header.producer_id, header.producer_epoch)
+    return log.append(
+        header, data, coordinator_epoch=coordinator_epoch, may_open=lambda: not is_open
+    )
 
 
 async def values(

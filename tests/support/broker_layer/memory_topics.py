@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import RecordBatchHeader, parse_records, place
-from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.appending.pending_batches import Appended, MayOpen, never_opens
 from broker_layer.log.reading.log_reader import RecordPosition
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
@@ -54,6 +54,7 @@ class MemoryLog:
         data: Buffer,
         *,
         coordinator_epoch: int | None = None,
+        may_open: MayOpen = never_opens,
         waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
         if self.refusal is not None:

@@ -50,7 +50,7 @@ class WrittenLog:
     def append(self, data: bytearray, coordinator_epoch: int | None = None) -> int:
         """Admit a batch, which must be acceptable; return its offset."""
         header = read_header(data)
-        verdict = self.state.check(header, coordinator_epoch)
+        verdict = self.state.check(header, coordinator_epoch, may_open=True)
         assert verdict == Accept(), verdict
         base_offset = self.state.next_offset
         place(data, base_offset, max(0, self.state.epochs.latest_epoch))
@@ -74,9 +74,11 @@ class WrittenLog:
         marker = build_control_batch(kind, producer_id, epoch, coordinator_epoch, NOW)
         return self.append(marker, coordinator_epoch)
 
-    def refusal(self, data: bytearray, coordinator_epoch: int | None = None) -> ErrorCode:
+    def refusal(
+        self, data: bytearray, coordinator_epoch: int | None = None, *, may_open: bool = True
+    ) -> ErrorCode:
         """Return the code with which a batch is refused; it must be refused."""
-        verdict = self.state.check(read_header(data), coordinator_epoch)
+        verdict = self.state.check(read_header(data), coordinator_epoch, may_open=may_open)
         assert isinstance(verdict, BatchRefused), verdict
         assert verdict.text
         return verdict.code

@@ -18,6 +18,7 @@ from broker_layer.log.state.partition_state import (
     PartitionState,
     StateEntryError,
 )
+from broker_layer.log.state.producer_state import ACCEPT
 from broker_layer.log.state.state_entry import EntryPlace, StateEntry
 from broker_layer.log.state.transaction_index import AbortedTransaction
 from metadata.ids import EntryId, LedgerId
@@ -93,6 +94,19 @@ def test_transaction_is_open_from_first_batch_to_marker() -> None:
     assert not log.state.is_open(6, 0)
     log.end(ABORT, 5)
     assert not log.state.is_open(5, 0)
+
+
+def test_transaction_is_opened_only_with_a_confirmation() -> None:
+    log = WrittenLog()
+    first = batch(Producer(5, 0, 0), is_transactional=True)
+    assert log.refusal(first, may_open=False) is ErrorCode.NOT_ENOUGH_REPLICAS
+    log.append(first)
+    second = batch(Producer(5, 0, 1), is_transactional=True)
+    assert log.state.check(read_header(second)) == ACCEPT
+    of_newer_epoch = batch(Producer(5, 1, 0), is_transactional=True)
+    assert log.refusal(of_newer_epoch, may_open=False) is ErrorCode.NOT_ENOUGH_REPLICAS
+    log.end(ABORT, 5)
+    assert log.refusal(second, may_open=False) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_markers_of_old_coordinators_and_old_epochs_are_refused() -> None:

@@ -1,0 +1,90 @@
+"""Tests of transactions that end while a Produce waits for another partition, over real logs."""
+
+import asyncio
+from typing import cast
+
+import pytest
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch
+from broker_layer.log.topic_log import TopicLog
+from broker_layer.transactions.values import Claim, TopicPartition
+from broker_layer.transactions.verification_guards import Confirmation
+from metadata.topics.partition_store import PartitionKey
+from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append
+from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
+from tests.support.broker_layer.served_broker import batch, serving
+from tests.until import until
+
+ASKED = TopicPartition("orders", 0)
+"""The partition whose confirmation a test delays."""
+OTHER = TopicPartition("orders", 1)
+
+
+class SlowlyConfirmed(MemoryTopics):
+    """Real logs; the coordinator confirms each transaction when the test allows it."""
+
+    @override
+    async def verify(
+        self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
+    ) -> Confirmation:
+        confirmation = self.guards.begin(partition, claim.producer_id)
+        self.verified.append(partition)
+        await self.may_verify.wait()
+        return confirmation
+
+
+async def opened(setting: LogSetting, partition: int) -> TopicLog:
+    key = PartitionKey(KEY.topic_id, partition)
+    log = await TopicLog.take_over(setting.services(), "orders", key, 1, CONFIG)
+    setting.logs.append(log)
+    return log
+
+
+@pytest.mark.parametrize("was_opening", [False, True])
+async def test_batch_of_another_partition_is_judged_when_it_is_appended(
+    setting: LogSetting, *, was_opening: bool
+) -> None:
+    logs = {place: await opened(setting, place.partition) for place in (ASKED, OTHER)}
+    topics = SlowlyConfirmed(cast("dict[tuple[str, int], MemoryLog]", dict(logs)))
+    other = logs[OTHER]
+    first = batch(b"first", producer=Producer(7, 0, 0), is_transactional=True)
+    await append(other, bytearray(first))
+    abort = build_control_batch(ControlKind.ABORT, 7, 0, 5, 1_000)
+    if was_opening:  # its log is not known when the Produce asks what must be confirmed
+        await append(other, abort, coordinator_epoch=5)
+        del topics.logs[OTHER]
+        topics.leaders[OTHER] = (1, 1)
+    late = batch(b"late", producer=Producer(7, 0, 1), is_transactional=True)
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        client.send_produce({"orders": {0: first, 1: late}}, transactional_id="t")
+        await until(lambda: topics.verified == [ASKED])
+        if was_opening:
+            topics.logs[OTHER] = cast("MemoryLog", other)
+        else:
+            topics.guards.marker_written(OTHER, 7)
+            await append(other, abort, coordinator_epoch=5)
+        topics.may_verify.set()
+        rows = (await client.produced()).responses[0].partition_responses
+        assert [row.error_code for row in rows] == [0, ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert logs[ASKED].has_open_transaction(7, 0)
+        assert not other.has_open_transaction(7, 0)
+        assert other.last_stable_offset == other.high_watermark == 2
+
+
+async def test_confirmation_is_held_until_a_deferred_batch_is_admitted(
+    setting: LogSetting,
+) -> None:
+    log = await opened(setting, 0)  # it has no ledger yet, so the batch is deferred
+    topics = SlowlyConfirmed({ASKED: cast("MemoryLog", log)})
+    topics.may_verify.set()
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        data = batch(b"first", producer=Producer(7, 0, 0), is_transactional=True)
+        client.send_produce({"orders": {0: data}}, transactional_id="t")
+        rows = (await client.produced()).responses[0].partition_responses
+        assert [row.error_code for row in rows] == [0]
+        await asyncio.sleep(0)
+        assert not topics.guards._live
