@@ -18,6 +18,19 @@ STATE_LOG = "broker_layer/log/state_log.py"
 
 BUGS = (
     SeededBug(
+        "late-batch-opens-a-transaction",
+        "A batch that waited in the log behind the marker of its transaction opens another one.",
+        ("KIP-890",),
+        (
+            Edit(
+                PARTITION,
+                "        is_confirmed = may_open or self.is_open",
+                "        is_confirmed = header.producer_id >= 0 or self.is_open",
+            ),
+        ),
+        (topics("coordinators"),),
+    ),
+    SeededBug(
         "open-transaction-shown-to-committed-readers",
         "Readers of committed records get records of open transactions below the high watermark.",
         ("KIP-98",),

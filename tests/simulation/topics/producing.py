@@ -8,6 +8,7 @@ again.
 """
 
 import asyncio
+import contextlib
 import random
 from collections import deque
 from collections.abc import Callable
@@ -57,7 +58,9 @@ class Identity:
 
 
 @dataclass(slots=True)
-class _Batch:
+class SentBatch:
+    """One batch, and its records."""
+
     data: bytes
     records: list[SentRecord]
 
@@ -75,14 +78,14 @@ class PartitionSender:
         self.identity = identity
         self._sequence = 0
         self._number = 0
-        self._queue: deque[_Batch] = deque()
+        self._queue: deque[SentBatch] = deque()
         self._has_success = False
         self._leader = Leader(-1, 0)
 
     def add(
         self, rng: random.Random, value_bytes: int, transaction: TransactionHistory | None = None
-    ) -> None:
-        """Add one more batch to send."""
+    ) -> "SentBatch":
+        """Add one more batch to send, and return it."""
         count = rng.randint(1, LINES_MAX)
         sent = []
         for _ in range(count):
@@ -102,7 +105,18 @@ class PartitionSender:
             producer = Producer(self.identity.producer_id, self.identity.epoch, self._sequence)
             self._sequence += count
         data = build_batch(records, producer=producer, is_transactional=transaction is not None)
-        self._queue.append(_Batch(bytes(data), sent))
+        batch = SentBatch(bytes(data), sent)
+        self._queue.append(batch)
+        return batch
+
+    async def send_late(self, batch: "SentBatch", delay_s: float) -> None:
+        """Send a batch once, after a delay, whatever the answer is."""
+        await asyncio.sleep(delay_s)
+        with contextlib.suppress(Unanswered):
+            [answer] = await self._send([batch])
+            if isinstance(answer, Produced) and not answer.error:
+                return
+        self._client.doubt_leader(*self.place)
 
     async def flush(self, in_flight_max: int) -> None:
         """Send until all batches are acknowledged. Raises Refused if that is impossible."""
@@ -120,7 +134,7 @@ class PartitionSender:
                 self._client.doubt_leader(*self.place)
                 await self._client.pause()
 
-    async def _send(self, batches: list[_Batch]) -> "list[Produced | Unanswered]":
+    async def _send(self, batches: list[SentBatch]) -> "list[Produced | Unanswered]":
         topic, partition = self.place
         broker = await self._client.leader_of(topic, partition)
         connection = await self._client.connection(broker)
@@ -143,7 +157,7 @@ class PartitionSender:
                 answers.append(error)
         return answers
 
-    def _take(self, batch: _Batch, answer: "Produced | Unanswered", *, is_whole: bool) -> bool:
+    def _take(self, batch: SentBatch, answer: "Produced | Unanswered", *, is_whole: bool) -> bool:
         """Return whether a batch is finished. Raises Refused."""
         if isinstance(answer, Unanswered):
             return False

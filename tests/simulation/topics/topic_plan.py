@@ -59,6 +59,9 @@ CONSUMER_GROUP: Final = "workers-newer"
 GROUPS_WITH_MEMBERS: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
 DELAYS_S: Final = (2, 5)
 """Delays until a bookie counts as lost: they are down for 5 s at most."""
+SMALL_WINDOW_SHARE: Final = 0.3
+SMALL_WINDOWS: Final = (1, 3)
+"""Numbers of entries that are sent and not confirmed, where it is small."""
 THEME_COUNT: Final = 5.0
 """Approximate number of faults of each kind of a run's theme."""
 
@@ -294,18 +297,22 @@ def _base(rng: random.Random, seed: int, theme: str, duration_s: float, bookie_c
             collect_reads_per_s=50,
             drain_timeout_s=1.0,
         ),
-        config=_config(session_timeout_s),
+        config=_config(seed, session_timeout_s),
         session_timeout_s=session_timeout_s,
         pools_small_bodies=False,
     )
 
 
-def _config(session_timeout_s: float) -> ClientConfig:
+def _config(seed: int, session_timeout_s: float) -> ClientConfig:
     """Return the configuration that `broker_layer.main` gives its ledger client, except for time
-    limits.
+    limits, and in some runs for a window so small that batches and markers wait for room in it.
     """
+    config = ClientConfig(append_deadline_s=600.0, session_timeout_s=session_timeout_s)
+    rng = random.Random(f"window {seed}")
+    if rng.random() < SMALL_WINDOW_SHARE:
+        config = replace(config, window_entries_max=rng.choice(SMALL_WINDOWS))
     return replace(
-        ClientConfig(append_deadline_s=600.0, session_timeout_s=session_timeout_s),
+        config,
         add_timeout_s=1.0,
         read_timeout_s=1.0,
         call_timeout_s=5.0,

@@ -48,6 +48,10 @@ CodesOf = Callable[[ApiMessage], list[int]]
 SHARED_PAUSE_S: Final = 4.0
 """Time before a fenced producer returns and fences the other one, in seconds."""
 OFFSETS_SHARE: Final = 0.5
+LATE_SHARE: Final = 0.5
+"""Share of aborted transactions with batches that are still on their way at the abort."""
+LATE_COUNT: Final = 8
+LATE_S_MAX: Final = (0.005, 0.05, 1.0)
 
 
 @dataclass(slots=True)
@@ -131,11 +135,34 @@ async def _transact_once(producer: _Producer, transaction: TransactionHistory) -
     is_commit = rng.random() < work.commit_share
     if is_commit:
         transaction.outcome = Outcome.ASKED
-    await _end(producer, committed=is_commit)
+    if not is_commit and rng.random() < LATE_SHARE:
+        await _abort_too_early(producer, transaction, chosen)
+    else:
+        await _end(producer, committed=is_commit)
     transaction.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
     cluster.model.note("transaction", f"{transaction.name} {transaction.outcome}")
     if offset is not None and is_commit:
         cluster.offsets.note_acknowledged((producer.group_id, PARTITION), offset)
+
+
+async def _abort_too_early(
+    producer: _Producer, transaction: TransactionHistory, places: list[Place]
+) -> None:
+    """Abort a transaction while its last batches are on their way. Raises Refused.
+
+    The markers are on their way at the same time, and wait in some logs.
+    """
+    producer.has_doubts = True
+    rng, work = producer.rng, producer.node.topics.topics_plan.work
+    batches = [producer.senders[place].add(rng, work.value_bytes, transaction) for place in places]
+    await _end(producer, committed=False)
+    lates = []
+    for place, batch in zip(places, batches, strict=True):
+        longest_s = rng.choice(LATE_S_MAX)
+        sender = producer.senders[place]
+        delays_s = [longest_s * rng.random() for _ in range(LATE_COUNT)]
+        lates += [sender.send_late(batch, delay_s) for delay_s in delays_s]
+    await asyncio.gather(*lates)
 
 
 async def _add_partitions(producer: _Producer, places: list[Place]) -> None:
