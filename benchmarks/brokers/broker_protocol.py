@@ -98,6 +98,9 @@ class DiscardingLog:
         self._pending.append((future, base))
         return future
 
+    def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
+        """Do nothing: every batch is accepted."""
+
     def _commit(self) -> None:
         pending, self._pending = self._pending, []
         self.high_watermark = self.last_stable_offset = self.log_end_offset

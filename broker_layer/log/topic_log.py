@@ -222,14 +222,24 @@ class TopicLog:
         has room; the codes of KIP-98 for sequences and epochs; NOT_LEADER_OR_FOLLOWER if the
         outcome is unknown, or another broker leads.
         """
-        self._roller.require_room(ErrorCode.KAFKA_STORAGE_ERROR)
-        return self._appender.append(
-            header,
-            data,
-            coordinator_epoch=coordinator_epoch,
-            may_open=may_open,
-            waits_for_one=waits_for_one,
-        )
+        try:
+            self._roller.require_room(ErrorCode.KAFKA_STORAGE_ERROR)
+            return self._appender.append(
+                header,
+                data,
+                coordinator_epoch=coordinator_epoch,
+                may_open=may_open,
+                waits_for_one=waits_for_one,
+            )
+        except TopicError as error:
+            self.note_refused(header, error.code)
+            raise
+
+    def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
+        """Note that a batch was refused. If its producer is unknown here and sends it again, later
+        batches of the producer are refused until then.
+        """
+        self._appender.note_refused(header, code)
 
     def on_progress(self, callback: Callback) -> Callback:
         """Register a callback; return a function that removes it.

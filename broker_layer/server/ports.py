@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import RecordBatchHeader
 from broker_layer.log.appending.pending_batches import MayOpen, never_opens
 from broker_layer.log.reading.log_reader import RecordPosition
@@ -61,6 +62,9 @@ class PartitionLog(Protocol):
         waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
         """Append a batch. Raises TopicError."""
+
+    def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
+        """Note that a batch was refused: later ones of its producer must not overtake it."""
 
     async def wait_for_room(self, size: int) -> None:
         """Wait until `size` more bytes can be appended."""

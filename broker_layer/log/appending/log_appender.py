@@ -49,6 +49,13 @@ Batch = bytes | bytearray | memoryview
 ROLL_EARLY_SHARE: Final = 0.9
 """Share of a ledger's size at which the next one is created."""
 
+AGAIN: Final = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+"""Codes after which producers send the refused batch again."""
+
 log = logging.getLogger(__name__)
 
 
@@ -135,7 +142,7 @@ class LogAppender:
         now_ms = self._wall_clock_ms()
         state, writer = self.state, ledger.writer
         may_open_now = header.is_transactional and may_open()
-        decision = state.check(header, coordinator_epoch, may_open=may_open_now)
+        decision = state.check(header, coordinator_epoch, may_open=may_open_now, now_ms=now_ms)
         if isinstance(decision, BatchRefused):
             raise TopicError(decision.code, decision.text)
         if isinstance(decision, Duplicate):
@@ -279,6 +286,7 @@ class LogAppender:
                 if first.waits_for_one:
                     answer = self._early(ledger, answer)
             except TopicError as error:
+                self.note_refused(first.header, error.code)
                 first.fail(error)
             except Exception as error:  # noqa: BLE001 - the producer of this batch waits
                 first.fail(self._fail_after(error))
@@ -290,8 +298,15 @@ class LogAppender:
     def refuse_deferred(self, error: TopicError) -> None:
         """Refuse batches that waited for a ledger; nothing of them was written."""
         while self._deferred:
-            self._deferred.popleft().fail(error)
+            deferred = self._deferred.popleft()
+            self.note_refused(deferred.header, error.code)
+            deferred.fail(error)
         self._wake()
+
+    def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
+        """Await a refused batch before later ones of its producer, if it may be sent again."""
+        if code in AGAIN:
+            self.state.await_first(header, self._wall_clock_ms())
 
     def _wake(self) -> None:
         self._changed.set()  # every caller that waits now returns from `wait`

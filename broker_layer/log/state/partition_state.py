@@ -113,10 +113,12 @@ class PartitionState:
         coordinator_epoch: int | None = None,
         *,
         may_open: bool = False,
+        now_ms: int = 0,
     ) -> BatchVerdict:
         """Decide whether a batch may be appended now; a marker needs its coordinator's epoch.
 
-        A batch opens a transaction only if it `may_open` one, which its coordinator confirms.
+        A batch opens a transaction only if it `may_open` one, which its coordinator confirms. At
+        the time 0 no producer counts as idle.
         """
         if header.is_control:
             if coordinator_epoch is None:
@@ -131,7 +133,8 @@ class PartitionState:
                 text = "a transactional batch has no producer id"
                 return BatchRefused(ErrorCode.INVALID_RECORD, text)
             return ACCEPT
-        verdict = self._producers.check(header, is_log_empty=self.next_offset == 0)
+        is_empty = self.next_offset == 0
+        verdict = self._producers.check(header, is_log_empty=is_empty, now_ms=now_ms)
         if not isinstance(verdict, Accept):
             return verdict
         has_open = self._transactions.first_offset_of(header.producer_id) is not None
@@ -148,6 +151,11 @@ class PartitionState:
             text = f"the partition has {TRANSACTIONS_MAX} open or aborted transactions, its limit"
             return BatchRefused(ErrorCode.POLICY_VIOLATION, text)
         return ACCEPT
+
+    def await_first(self, header: RecordBatchHeader, now_ms: int) -> None:
+        """Await the sequence of a batch that was refused for now; later ones are refused."""
+        if header.has_producer and header.base_sequence >= 0:
+            self._producers.await_first(header, now_ms)
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether a producer has an open transaction in this partition in this epoch."""

@@ -5,10 +5,15 @@ Leaves transactions to `transaction_index`, and the stored format to `state_entr
 A producer numbers its records with *sequence* numbers, from 0 in each of its epochs; 0 follows
 2^31 - 1. A batch counts once it is admitted, confirmed or not: the log confirms in order, or fails.
 
+The first batch of an unknown producer may be refused for now, while its next one is on its way. The
+next one must not be accepted instead, so the log awaits the refused sequence.
+
 Invariants: within an epoch of a producer, sequences are admitted without a gap; the epochs of a
-producer never decrease. The state of at most PRODUCERS_MAX producers is kept. One more producer
-replaces the longest idle one without an open transaction; of that one any sequence is then
-accepted, as after its expiry. If all have open transactions, a new producer is refused.
+producer never decrease. The state of at most PRODUCERS_MAX producers is kept, in a transaction or
+used in the last PRODUCER_KEPT_MS. One more producer replaces the longest idle one without a
+transaction; of that one any sequence is then accepted, as after its expiry, and a marker of any
+coordinator. If none was idle for so long, the new producer is refused: a batch that its producer
+may still repeat is never stored twice.
 
 Source: KIP-98, KIP-360; KAFKA-15591 for the first batch of a log; topics design, "The mapping".
 """
@@ -25,7 +30,14 @@ from broker_layer.kafka.record_batch.header import SEQUENCE_MODULUS
 RECENT_BATCHES_MAX: Final = 5
 """Maximum number of recent batches kept per producer: clients have at most this many requests in
 flight, so they repeat no older batch."""
-PRODUCERS_MAX: Final = 10_000
+PRODUCERS_MAX: Final = 20_000
+PRODUCER_KEPT_MS: Final = 600_000
+"""Idle time after which one more producer may replace another one at the limit, in ms. Clients
+repeat a batch for at most 2 minutes by default, or 5 (`delivery.timeout.ms`, `message.timeout.ms`).
+"""
+AWAITED_MAX: Final = 10_000
+"""Maximum number of unknown producers whose first sequence is awaited. One more replaces the oldest
+one, of which any sequence is then accepted."""
 RUN_LENGTH_MAX: Final = 2**30
 """Half of the range of sequences: farther back, an old sequence looks like a future one."""
 NO_COORDINATOR_EPOCH: Final = -1
@@ -99,6 +111,14 @@ class ProducerState(NamedTuple):
         return (self.last_sequence + 1) % SEQUENCE_MODULUS
 
 
+class _Awaited(NamedTuple):
+    """The sequence with which an unknown producer must begin, because it was refused for now."""
+
+    producer_epoch: int
+    sequence: int
+    since_ms: int
+
+
 @dataclass(slots=True)
 class ProducerStates:
     """The producers of one partition, the longest idle first."""
@@ -106,12 +126,16 @@ class ProducerStates:
     in_transaction: Collection[int]
     """Live view of the producers with an open transaction, which are never dropped."""
     _states: OrderedDict[int, ProducerState] = field(default_factory=OrderedDict)
+    _awaited: OrderedDict[int, _Awaited] = field(default_factory=OrderedDict)
 
-    def check(self, header: RecordBatchHeader, *, is_log_empty: bool) -> BatchVerdict:
+    def check(
+        self, header: RecordBatchHeader, *, is_log_empty: bool, now_ms: int = 0
+    ) -> BatchVerdict:
         """Decide whether a batch of records with a producer id may be appended.
 
-        An unknown producer may begin with any sequence, because its state may have been dropped. In
-        an empty log no state was dropped, so a producer must begin with sequence 0.
+        An unknown producer may begin with any sequence, because its state may have been dropped,
+        but not behind a sequence that was refused for now. In an empty log no state was dropped, so
+        a producer must begin with sequence 0.
         """
         if header.producer_epoch < 0 or header.base_sequence < 0:
             return BatchRefused(
@@ -121,10 +145,11 @@ class ProducerStates:
         if state is None:
             if is_log_empty and header.base_sequence:
                 return _out_of_order(header, 0)
-            if self._is_full_of_transactions():
-                text = f"the partition has {PRODUCERS_MAX} producers, its limit, and all have open"
-                text += " transactions"
-                return BatchRefused(ErrorCode.POLICY_VIOLATION, text)
+            awaited = self._awaited_from(header, now_ms)
+            if awaited is not None and _is_behind(header.base_sequence, awaited):
+                return _out_of_order(header, awaited)
+            if len(self._states) >= PRODUCERS_MAX and self._replaceable(now_ms) is None:
+                return _too_many()
             return ACCEPT
         if header.producer_epoch < state.producer_epoch:
             return _stale_epoch(header.producer_epoch, state)
@@ -146,6 +171,27 @@ class ProducerStates:
             text = f"coordinator epoch {coordinator_epoch} is below the known epoch {known}"
             return BatchRefused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
         return ACCEPT
+
+    def await_first(self, header: RecordBatchHeader, now_ms: int) -> None:
+        """Await the sequence of a batch that was refused for now, if its producer is unknown."""
+        producer_id, sequence = header.producer_id, header.base_sequence
+        if producer_id in self._states:
+            return
+        awaited = self._awaited_from(header, now_ms)
+        if awaited is not None and _is_behind(sequence, awaited):
+            sequence = awaited
+        self._awaited[producer_id] = _Awaited(header.producer_epoch, sequence, now_ms)
+        self._awaited.move_to_end(producer_id)
+        while len(self._awaited) > AWAITED_MAX:
+            self._awaited.popitem(last=False)
+
+    def _awaited_from(self, header: RecordBatchHeader, now_ms: int) -> int | None:
+        """Return the awaited sequence of a batch's producer and epoch, unless it is too old."""
+        awaited = self._awaited.get(header.producer_id)
+        if awaited is None or awaited.producer_epoch != header.producer_epoch:
+            return None
+        is_over = now_ms - awaited.since_ms >= PRODUCER_KEPT_MS
+        return None if is_over else awaited.sequence
 
     def apply(self, header: RecordBatchHeader, base_offset: int, now_ms: int) -> None:
         """Apply a batch of records that was admitted at `base_offset`."""
@@ -175,8 +221,13 @@ class ProducerStates:
         self._put(header.producer_id, state)
 
     def apply_marker(self, header: RecordBatchHeader, coordinator_epoch: int, now_ms: int) -> None:
-        """Apply a marker that was admitted; a newer producer epoch resets the sequences."""
+        """Apply a marker that was admitted; a newer producer epoch resets the sequences.
+
+        At the limit, no state is dropped for a marker of an unknown producer, which ends nothing.
+        """
         known = self._states.get(header.producer_id)
+        if known is None and len(self._states) >= PRODUCERS_MAX:
+            return
         if known is None or known.producer_epoch != header.producer_epoch:
             known = ProducerState(header.producer_epoch)
         state = known._replace(
@@ -212,19 +263,28 @@ class ProducerStates:
 
     def _put(self, producer_id: int, state: ProducerState) -> None:
         if producer_id not in self._states and len(self._states) >= PRODUCERS_MAX:
-            if self._is_full_of_transactions():
-                return  # this is a marker of a producer without a transaction in this log
-            self._drop_idlest()
+            idlest = self._idlest()
+            if idlest is None:
+                return  # no leader accepts such a batch
+            del self._states[idlest]
+        self._awaited.pop(producer_id, None)
         self._states[producer_id] = state
         self._states.move_to_end(producer_id)
 
-    def _is_full_of_transactions(self) -> bool:
-        return len(self.in_transaction) >= PRODUCERS_MAX
+    def _replaceable(self, now_ms: int) -> int | None:
+        """Return the longest idle producer, if it may be dropped at the limit."""
+        idlest = self._idlest()
+        if idlest is None or now_ms - self._states[idlest].last_used_ms < PRODUCER_KEPT_MS:
+            return None
+        return idlest
 
-    def _drop_idlest(self) -> None:
+    def _idlest(self) -> int | None:
+        """Return the longest idle producer without a transaction; None if all have one."""
+        if len(self.in_transaction) >= len(self._states):
+            return None
         while (idlest := next(iter(self._states))) in self.in_transaction:
             self._states.move_to_end(idlest)
-        del self._states[idlest]
+        return idlest
 
 
 def _check_sequence(header: RecordBatchHeader, state: ProducerState) -> BatchVerdict:
@@ -242,6 +302,19 @@ def _check_sequence(header: RecordBatchHeader, state: ProducerState) -> BatchVer
         text = f"sequence {header.base_sequence} is in the log already, before the recent batches"
         return BatchRefused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, text)
     return _out_of_order(header, expected)
+
+
+def _is_behind(sequence: int, awaited: int) -> bool:
+    """Return whether a sequence comes after the awaited one."""
+    return 0 < (sequence - awaited) % SEQUENCE_MODULUS < RUN_LENGTH_MAX
+
+
+def _too_many() -> BatchRefused:
+    text = (
+        f"the partition has {PRODUCERS_MAX} producers, its limit, and all have open transactions "
+        f"or wrote in the last {PRODUCER_KEPT_MS // 1000} s: use fewer producers, for longer"
+    )
+    return BatchRefused(ErrorCode.POLICY_VIOLATION, text)
 
 
 def _out_of_order(header: RecordBatchHeader, expected: int) -> BatchRefused:

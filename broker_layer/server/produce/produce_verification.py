@@ -64,7 +64,11 @@ class Verified:
 
         Raises TopicError.
         """
-        self._check(partition, log)
+        try:
+            self._check(partition, log)
+        except TopicError as error:
+            log.note_refused(header, error.code)
+            raise
         confirmation = self.confirmations.get(partition)
         if confirmation is None:
             return log.append(header, batch, waits_for_one=waits_for_one)

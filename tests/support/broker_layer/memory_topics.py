@@ -43,6 +43,7 @@ class MemoryLog:
     callbacks: Callbacks[()] = field(default_factory=Callbacks[()])
     room: asyncio.Event = field(default_factory=asyncio.Event)
     reads: int = 0
+    refused: list[ErrorCode] = field(default_factory=list)
     will_commit: bool = False
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
@@ -74,6 +75,9 @@ class MemoryLog:
             self.will_commit = True
             loop.call_soon(self.commit)
         return future
+
+    def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
+        self.refused.append(code)
 
     def commit(self) -> None:
         self.will_commit = False

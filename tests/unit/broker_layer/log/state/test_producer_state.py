@@ -10,6 +10,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Producer, RecordBatchHeader, read_header
 from broker_layer.log.state import producer_state
 from broker_layer.log.state.producer_state import (
+    PRODUCER_KEPT_MS,
     RECENT_BATCHES_MAX,
     RUN_LENGTH_MAX,
     Accept,
@@ -152,11 +153,76 @@ def test_refused_sequence_names_expected_one() -> None:
     ]
 
 
-def test_refusal_at_limit_names_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_at_limit_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 1)
-    text = "the partition has 1 producers, its limit, and all have open transactions"
-    verdict = states({1: 0}).check(header(0), is_log_empty=False)
+    made = states({1: 0})
+    made.apply(header(0, producer_id=1), 0, NOW)
+    text = (
+        "the partition has 1 producers, its limit, and all have open transactions or wrote in the "
+        "last 600 s: use fewer producers, for longer"
+    )
+    verdict = made.check(header(0), is_log_empty=False, now_ms=NOW + PRODUCER_KEPT_MS)
     assert verdict == BatchRefused(ErrorCode.POLICY_VIOLATION, text)
+
+
+def test_producer_that_may_repeat_a_batch_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 1)
+    made = after(header(0))
+    other, soon = header(0, producer_id=6), NOW + PRODUCER_KEPT_MS - 1
+    assert code(made.check(other, is_log_empty=False, now_ms=soon)) is ErrorCode.POLICY_VIOLATION
+    made.apply_marker(header(-1, producer_id=6), 3, soon)
+    assert made.check(header(0), is_log_empty=False, now_ms=soon) == Duplicate(100, 100, -1)
+    assert made.check(other, is_log_empty=False, now_ms=soon + 1) == Accept()
+    made.apply(other, 200, soon + 1)
+    assert [producer_id for producer_id, _ in made.snapshot()] == [6]
+
+
+def test_no_batch_overtakes_first_one_that_is_sent_again() -> None:
+    made = states()
+    made.await_first(header(4), NOW)
+    made.await_first(header(3), NOW)
+    made.await_first(header(5), NOW)
+    later = made.check(header(4), is_log_empty=False, now_ms=NOW)
+    text = "producer 5 in epoch 0 sent sequence 4; expected 3"
+    assert later == BatchRefused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+    assert made.check(header(0, epoch=1), is_log_empty=False, now_ms=NOW) == Accept()
+    assert made.check(header(3), is_log_empty=False, now_ms=NOW) == Accept()
+    made.apply(header(3), 100, NOW)
+    assert made.check(header(4), is_log_empty=False, now_ms=NOW) == Accept()
+
+
+def test_first_sequence_is_awaited_around_the_largest_one() -> None:
+    made = states()
+    made.await_first(header(LAST), NOW)
+    later = made.check(header(0), is_log_empty=False, now_ms=NOW)
+    assert code(later) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_first_sequence_is_awaited_for_a_time() -> None:
+    made = states()
+    made.await_first(header(0), NOW)
+    over_ms = NOW + PRODUCER_KEPT_MS
+    later = made.check(header(1), is_log_empty=False, now_ms=over_ms - 1)
+    assert code(later) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert made.check(header(1), is_log_empty=False, now_ms=over_ms) == Accept()
+
+
+def test_first_sequences_of_a_limited_number_of_producers_are_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_state, "AWAITED_MAX", 1)
+    made = states()
+    for producer_id in (5, 6):
+        made.await_first(header(0, producer_id=producer_id), NOW)
+    assert made.check(header(1), is_log_empty=False, now_ms=NOW) == Accept()
+    later = made.check(header(1, producer_id=6), is_log_empty=False, now_ms=NOW)
+    assert code(later) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_known_producer_awaits_nothing() -> None:
+    made = after(header(0))
+    made.await_first(header(0), NOW)
+    assert made.check(header(1), is_log_empty=False, now_ms=NOW) == Accept()
 
 
 def test_new_epoch_after_largest_sequence_begins_new_run() -> None:

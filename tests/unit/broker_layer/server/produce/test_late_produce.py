@@ -1,4 +1,4 @@
-"""Tests of transactions that end while a Produce waits for another partition, over real logs."""
+"""Tests of Produces that wait for the confirmation of a transaction, over real logs."""
 
 import asyncio
 from typing import cast
@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch
 from broker_layer.log.topic_log import TopicLog
@@ -88,3 +89,35 @@ async def test_confirmation_is_held_until_a_deferred_batch_is_admitted(
         assert [row.error_code for row in rows] == [0]
         await asyncio.sleep(0)
         assert not topics.guards._live
+
+
+class UndecidedOnce(SlowlyConfirmed):
+    """The coordinator does not answer the first question."""
+
+    @override
+    async def verify(
+        self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
+    ) -> Confirmation:
+        if not self.verified:
+            self.verified.append(partition)
+            raise TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, "the coordinator did not answer")
+        return await super().verify(claim, partition, knows_abortable=knows_abortable)
+
+
+async def test_second_batch_does_not_overtake_an_undecided_first_one(setting: LogSetting) -> None:
+    log = await opened(setting, 0)
+    await append(log, bytearray(batch(b"of another producer")))
+    topics = UndecidedOnce({ASKED: cast("MemoryLog", log)})
+    topics.may_verify.set()
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        codes = []
+        first, second = [
+            batch(b"x", producer=Producer(7, 0, sequence), is_transactional=True)
+            for sequence in (0, 1)
+        ]
+        for data in (first, second, first, second):
+            client.send_produce({"orders": {0: data}}, transactional_id="t")
+            codes.append((await client.produced()).responses[0].partition_responses[0].error_code)
+        out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS, out_of_order, 0, 0]
