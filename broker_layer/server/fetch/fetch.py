@@ -4,9 +4,10 @@ Leaves the choice of partitions to `fetch_sessions`, reading them to `fetch_read
 to `kafka.fetch_codec`.
 
 Invariants: a Fetch waits only while its result is below `min_bytes`, no partition has an error or
-more records than fit, and `max_wait_ms` has not passed; the progress of its partitions wakes it, it
-does not poll; a Fetch begins when every earlier request of its connection was answered, so at most
-one answer per connection is in memory; its bytes are reserved before it is read.
+more records than fit, and `max_wait_ms` has not passed; the progress of its partitions wakes it,
+also that of a log which replaced another one, it does not poll; a Fetch begins when every earlier
+request of its connection was answered, so at most one answer per connection is in memory; its bytes
+are reserved before it is read.
 
 Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
 """
@@ -29,6 +30,7 @@ from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.fetch.fetch_reading import (
     FetchReader,
+    LogsWatch,
     PartitionRead,
     ReadBounds,
     bytes_wanted,
@@ -167,19 +169,20 @@ class FetchService:
         self._counters.fetches_waiting_now = len(self._waiting)
         tick = self._deadlines.add(wait_id, wait_s, end_wait)
         exchange.on_gone = end_wait
-        cancels = [each.log.on_progress(event.set) for each in reads if each.log is not None]
+        watch = LogsWatch(event.set)
+        watch.follow(reads)
         try:
             while not (is_over or self._is_closing or any(each.error for each in reads)):
                 await event.wait()
                 event.clear()
                 for each in reads:
                     self._reader.refresh(each)
+                watch.follow(reads)
                 total = await self._read(exchange, reads, bounds)
                 if _is_enough(total, reads, bytes_min, bounds):
                     return
         finally:
-            for cancel in cancels:
-                cancel()
+            watch.close()
             self._deadlines.remove(wait_id, tick)
             self._waiting.pop(wait_id, None)
             self._counters.fetches_waiting_now = len(self._waiting)

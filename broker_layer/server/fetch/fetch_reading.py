@@ -10,6 +10,7 @@ Source: KIP-74 (bytes), KIP-98 (isolation), KIP-320 (leader epochs), KIP-516 (to
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -161,6 +162,32 @@ class FetchReader:
         read.log_start_offset = found.log_start_offset
         read.aborted = list(found.aborted)
         read.read_up_to = visible_end(read, read_committed=bounds.read_committed)
+
+
+class LogsWatch:
+    """Registration of one callback with the logs of some reads."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._watched: dict[int, tuple[PartitionLog, Callable[[], None]]] = {}
+
+    def follow(self, reads: list[PartitionRead]) -> None:
+        """Call back at the progress of the logs that the reads have now; an earlier log of a
+        partition ended when this one replaced it.
+        """
+        for number, read in enumerate(reads):
+            log, cancel = self._watched.get(number, (None, None))
+            if read.log is None or read.log is log:
+                continue
+            if cancel is not None:
+                cancel()
+            self._watched[number] = read.log, read.log.on_progress(self._wake)
+
+    def close(self) -> None:
+        """End all registrations."""
+        for _, cancel in self._watched.values():
+            cancel()
+        self._watched.clear()
 
 
 def bytes_wanted(reads: list[PartitionRead], bounds: ReadBounds) -> int:

@@ -292,6 +292,23 @@ async def test_fetch_waits_for_append() -> None:
         assert topics.logs["orders", 1].callbacks.is_empty
 
 
+async def test_waiting_fetch_follows_log_that_replaces_another_one() -> None:
+    topics = topics_of("orders")
+    old, new = topics.logs["orders", 1], MemoryLog(leader_epoch=4)
+    async with serving(topics) as broker:
+        reader, writer = await broker.connect(), await broker.connect()
+        reader.send_fetch(Ask({"orders": BOTH}, max_wait_ms=15_000))
+        await until(lambda: not old.callbacks.is_empty)
+        topics.logs["orders", 1] = new
+        old.callbacks.notify()  # it has ended
+        await until(lambda: not new.callbacks.is_empty)
+        assert old.callbacks.is_empty
+        writer.send_produce({"orders": {1: batch(b"one")}})
+        answer = await reader.fetched()
+        assert [each.high_watermark for each in answer.responses[0].partitions] == [0, 1]
+        assert new.callbacks.is_empty
+
+
 async def test_fetch_waits_for_min_bytes() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
