@@ -187,7 +187,7 @@ class CoordinatorParts:
         self.groups = GroupCoordinator(groups_config(options), view, rng, environment.wall_clock_ms)
         guards = VerificationGuards()
         local = LocalMarkerWriter(log_of, self.groups, guards, environment.wall_clock_ms)
-        leaders = ViewLeaders(view, peer_listener)
+        leaders = ViewLeaders(view, peer_listener, cluster.topics)
         process = f"broker-{options.broker_id}-{rng.randbytes(PROCESS_NAME_BYTES).hex()}"
         access = environment.peer_access
         self.marker_peers = Peers(f"{process}-markers", rng, access)

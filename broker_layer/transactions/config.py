@@ -31,7 +31,7 @@ class TransactionConfig:
     marker_pause_first_s: float = 0.02
     marker_pause_max_s: float = 1.0
     absent_topic_patience_s: float = 10.0
-    """Time that a topic must be missing from the view of the cluster to be treated as deleted: the
+    """Time that a topic must be missing from the view of the cluster before its record is read: the
     view of a new coordinator may be older than the topic."""
 
     verification_timeout_s: float = 5.0

@@ -3,9 +3,10 @@
 Leaves the bytes to `marker_messages`, connections to `broker_layer.peer`, and the effect of a
 stored marker on its transaction to `state_partition`.
 
-Invariants: an entry is in exactly one place: paused, queued for a broker, or being sent. At most
-one request per broker is being sent, so markers arrive in the order of sending. An entry is dropped
-only when it is stored, its topic is certainly gone, or its job is cancelled.
+Invariants: an entry is in exactly one place: paused, queued for a broker, being sent, or being
+compared with the record of its topic. At most one request per broker is being sent, so markers
+arrive in the order of sending. An entry is dropped only when it is stored, its topic is gone by a
+record that was read since, or its job is cancelled: the view of the cluster may be old.
 
 Source: KIP-98, "Complete the transaction"; topics design, "The mapping".
 """
@@ -25,6 +26,7 @@ from broker_layer.transactions.marker_job import MarkerEntry, MarkerJob
 from broker_layer.transactions.ports import LocalMarkers, NoLeader, PartitionLeaders
 from broker_layer.transactions.values import Marker, TopicPartition
 from ledger_client.tasks import BackgroundTasks
+from metadata.errors import MetadataError
 
 _log = logging.getLogger(__name__)
 
@@ -92,32 +94,43 @@ class MarkerSender:
     def _dispatch(self, entries: Iterable[MarkerEntry]) -> None:
         later: list[MarkerEntry] = []
         own: list[MarkerEntry] = []
+        doubtful: list[MarkerEntry] = []
         for entry in entries:
             if entry.job.is_cancelled:
                 continue
             leader = self._leaders.leader_of(entry.partition)
             if isinstance(leader, NoLeader):
-                if not self._drop_if_gone(entry, leader):
-                    later.append(entry)
+                (doubtful if self._may_be_gone(entry, leader) else later).append(entry)
             elif leader.broker_id == self._own_id:
                 own.append(entry)
             else:
                 self._queue(leader, entry)
         if own:
             self._tasks.start(self._write_here(own))
+        if doubtful:
+            self._tasks.start(self._drop_gone(doubtful))
         self._retry_later(later)
 
-    def _drop_if_gone(self, entry: MarkerEntry, why: NoLeader) -> bool:
+    def _may_be_gone(self, entry: MarkerEntry, why: NoLeader) -> bool:
         now = asyncio.get_running_loop().time()
         if why is not NoLeader.ABSENT:
             entry.absent_since = None
-        elif entry.absent_since is None:
+            return why is NoLeader.DELETED
+        if entry.absent_since is None:
             entry.absent_since = now
-        is_gone = why is NoLeader.DELETED or (
-            entry.absent_since is not None
-            and now - entry.absent_since >= self._config.absent_topic_patience_s
-        )
-        if is_gone:
+        return now - entry.absent_since >= self._config.absent_topic_patience_s
+
+    async def _drop_gone(self, entries: list[MarkerEntry]) -> None:
+        """Drop the entries whose topics are gone by their records; send the others again later."""
+        topics = dict.fromkeys(entry.partition.topic for entry in entries)
+        counts = {topic: await self._stored_count(topic) for topic in topics}
+        there: list[MarkerEntry] = []
+        for entry in entries:
+            count = counts[entry.partition.topic]
+            if count is None or entry.partition.partition < count:
+                entry.absent_since = None
+                there.append(entry)
+                continue
             _log.info(
                 "transaction %r: %s-%d is gone and needs no marker",
                 entry.job.transactional_id,
@@ -125,7 +138,14 @@ class MarkerSender:
                 entry.partition.partition,
             )
             entry.job.report(entry.partition)
-        return is_gone
+        self._retry_later(there)
+
+    async def _stored_count(self, topic: str) -> int | None:
+        try:
+            return await self._leaders.stored_count(topic)
+        except MetadataError as error:
+            _log.info("the record of topic %s cannot be read now: %s", topic, error)
+            return None
 
     def _queue(self, leader: PeerAddress, entry: MarkerEntry) -> None:
         entry.absent_since = None

@@ -27,7 +27,7 @@ class NoLeader(Enum):
     ABSENT = "absent"
     """The view does not show the topic or partition: it is deleted or too new."""
     DELETED = "deleted"
-    """The topic is known to be deleted."""
+    """The view shows that the topic is deleted; a topic of its name may have been made since."""
 
 
 class PartitionLeaders(Protocol):
@@ -35,6 +35,11 @@ class PartitionLeaders(Protocol):
 
     def leader_of(self, partition: TopicPartition) -> PeerAddress | NoLeader:
         """Return the leader that this broker knows."""
+
+    async def stored_count(self, topic: str) -> int:
+        """Return the number of partitions in the topic's present record; 0 if there is none, or the
+        topic is deleted. Raises MetadataError.
+        """
 
 
 class LocalMarkers(Protocol):

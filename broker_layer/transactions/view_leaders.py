@@ -2,7 +2,8 @@
 
 Leaves updating the view to `broker_layer.control.cluster_view`.
 
-Invariants: a topic is treated as deleted only if its record is marked as deleted.
+Invariants: the view shows a topic as deleted only if its record was marked as deleted. The number
+of stored partitions is from a read that began after the question.
 """
 
 from collections.abc import Container
@@ -11,6 +12,9 @@ from typing import Protocol
 from broker_layer.peer import PeerAddress
 from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import TopicPartition
+from metadata.errors import TopicNotFoundError
+from metadata.ids import Version
+from metadata.topics.topic import TopicRecord
 
 
 class LeaderView(Protocol):
@@ -27,12 +31,20 @@ class LeaderView(Protocol):
         """Return a broker's host and port for a listener; None if it has none."""
 
 
+class TopicRecords(Protocol):
+    """The method of `metadata.topics.topic_store.TopicStore` that is used here."""
+
+    async def get(self, name: str, *, fresh: bool = False) -> tuple[TopicRecord, Version]:
+        """Read a topic. Raises TopicNotFoundError, MetadataError."""
+
+
 class ViewLeaders:
     """Leaders in one broker's view, with their addresses on one listener."""
 
-    def __init__(self, view: LeaderView, listener: str) -> None:
+    def __init__(self, view: LeaderView, listener: str, records: TopicRecords) -> None:
         self._view = view
         self._listener = listener
+        self._records = records
 
     def leader_of(self, partition: TopicPartition) -> PeerAddress | NoLeader:
         """Return the leader, or the reason why there is none."""
@@ -44,3 +56,11 @@ class ViewLeaders:
         leader, _ = found
         address = self._view.address_of(leader, self._listener)
         return NoLeader.NOT_NOW if address is None else PeerAddress(leader, *address)
+
+    async def stored_count(self, topic: str) -> int:
+        """Return the number of partitions in the topic's record; see `ports.PartitionLeaders`."""
+        try:
+            record, _ = await self._records.get(topic, fresh=True)
+        except TopicNotFoundError:
+            return 0
+        return 0 if record.is_deleted else len(record.partitions)

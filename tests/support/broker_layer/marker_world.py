@@ -11,6 +11,7 @@ from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.marker_sender import MarkerSender
 from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import Marker, TopicPartition
+from metadata.errors import StoreUnavailableError
 
 OWN_ID = 1
 Written = tuple[int, TopicPartition, Marker]
@@ -21,6 +22,9 @@ class MarkerWorld:
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int | NoLeader] = {}
+        self.records: dict[str, int] | None = {}
+        """Numbers of partitions in the records of topics; None if they cannot be read."""
+        self.reads: list[str] = []
         self.codes: dict[TopicPartition, list[ErrorCode | None]] = {}
         """First answers of a partition; None ends the connection."""
         self.written: list[Written] = []
@@ -33,6 +37,12 @@ class MarkerWorld:
     def leader_of(self, partition: TopicPartition) -> PeerAddress | NoLeader:
         leader = self.leaders.get(partition, NoLeader.ABSENT)
         return leader if isinstance(leader, NoLeader) else PeerAddress(leader, "host", leader)
+
+    async def stored_count(self, topic: str) -> int:
+        self.reads.append(topic)
+        if self.records is None:
+            raise StoreUnavailableError("memory", "a test")
+        return self.records.get(topic, 0)
 
     def write(self, partition: TopicPartition, marker: Marker) -> Awaitable[ErrorCode]:
         self.written.append((OWN_ID, partition, marker))

@@ -87,6 +87,11 @@ class Cluster:
             leader = self.partitions[partition].leader
         return NoLeader.NOT_NOW if leader < 0 else PeerAddress(leader, f"broker-{leader}", 1)
 
+    async def stored_count(self, topic: str) -> int:
+        gone = self.deleted
+        there = [each for each in self.partitions if each.topic == topic and each not in gone]
+        return max((each.partition + 1 for each in there), default=0)
+
     async def move_state(self, number: int, *, is_graceful: bool) -> None:
         """Move coordination to another broker; the old one may not notice it for a while."""
         old = self.state_leaders[number]

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.marker_job import MarkerJob
 from broker_layer.transactions.ports import NoLeader
@@ -96,7 +98,36 @@ async def test_a_deleted_topic_needs_no_marker() -> None:
     world, stored = MarkerWorld(), list[TopicPartition]()
     world.leaders = {A0: NoLeader.DELETED}
     world.sender.send(job_of(stored), [A0])
+    await asyncio.sleep(0.1)
     assert stored == [A0]
+    await world.sender.aclose()
+
+
+@pytest.mark.parametrize("shown", [NoLeader.ABSENT, NoLeader.DELETED])
+async def test_a_topic_that_an_old_view_lacks_gets_its_marker(shown: NoLeader) -> None:
+    world, stored = MarkerWorld(), list[TopicPartition]()
+    world.leaders, world.records = {A0: shown, A1: shown}, {A0.topic: 1}
+    world.sender.send(job_of(stored), [A0, A1])
+    await asyncio.sleep(2 * world.config.absent_topic_patience_s)
+    assert stored == [A1]
+    assert not world.written
+    world.leaders = {A0: 2}
+    await asyncio.sleep(2)
+    assert stored == [A1, A0]
+    assert [(broker, place) for broker, place, _ in world.written] == [(2, A0)]
+    await world.sender.aclose()
+
+
+async def test_a_topic_whose_record_cannot_be_read_is_not_gone() -> None:
+    world, stored = MarkerWorld(), list[TopicPartition]()
+    world.leaders, world.records = {A0: NoLeader.DELETED, A1: NoLeader.DELETED}, None
+    world.sender.send(job_of(stored), [A0, A1])
+    await asyncio.sleep(5)
+    assert not stored
+    assert len(world.reads) < 20, "one read serves the partitions of a topic, with pauses"
+    world.records = {}
+    await asyncio.sleep(2)
+    assert stored == [A0, A1]
     await world.sender.aclose()
 
 

@@ -1,11 +1,16 @@
 """Leaders of partitions in the view of the cluster."""
 
+from random import Random
+
 import pytest
 
 from broker_layer.peer import PeerAddress
 from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import TopicPartition
 from broker_layer.transactions.view_leaders import ViewLeaders
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.topics.topic import TopicId, new_topic
+from metadata.topics.topic_store import TopicStore
 
 
 class View:
@@ -34,4 +39,17 @@ class View:
 def test_leader_or_reason_why_there_is_none(
     topic: str, number: int, leader: PeerAddress | NoLeader
 ) -> None:
-    assert ViewLeaders(View(), "BROKERS").leader_of(TopicPartition(topic, number)) == leader
+    leaders = ViewLeaders(
+        View(), "BROKERS", TopicStore(MemoryMetadataStore(MemoryMetadataServer()), Random(1))
+    )
+    assert leaders.leader_of(TopicPartition(topic, number)) == leader
+
+
+async def test_partitions_are_counted_in_the_present_record() -> None:
+    topics = TopicStore(MemoryMetadataStore(MemoryMetadataServer()), Random(1))
+    leaders = ViewLeaders(View(), "BROKERS", topics)
+    assert await leaders.stored_count("a") == 0
+    await topics.create(new_topic("a", TopicId(bytes(16)), 1_000, [1, 1], {}))
+    assert await leaders.stored_count("a") == 2
+    await topics.change("a", lambda record: record.with_deletion())
+    assert await leaders.stored_count("a") == 0
