@@ -279,7 +279,11 @@ class TopicLog:
         aborted: list[tuple[int, int]] = []
         if batches and read_committed:
             end = read_header(batches[-1]).last_offset + 1
-            found = self._appender.state.aborted_in(offset, end, appender.high_watermark)
+            state, high_watermark = appender.state, appender.high_watermark
+            found, older = state.aborted_in(offset, end, high_watermark), state.older
+            if older is not None and offset < older.end_offset:
+                before = await self._reader.older_aborted(older, offset, end)
+                found = [each for each in before if each.last_offset < high_watermark] + found
             aborted = [(each.producer_id, each.first_offset) for each in found]
         return LogReadResult(
             batches,

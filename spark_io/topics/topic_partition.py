@@ -17,6 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from broker_layer.log.state.state_entry import OlderAborted
 from broker_layer.log.state.transaction_index import AbortedTransaction
 from ledger_client.errors import (
     EntryLostError,
@@ -56,7 +57,9 @@ class PartitionNow:
     segments: tuple[PartitionSegment, ...] = ()
     """All ledgers, oldest first; the readable end is within them."""
     aborted: tuple[AbortedTransaction, ...] = ()
-    """Aborted transactions of the complete log, if only committed records are read."""
+    """The newer aborted transactions of the log, if only committed records are read."""
+    older: OlderAborted | None = None
+    """Where older ones are."""
     tail_ledger_id: LedgerId | None = None
     """Ledger of the newest entry that was read."""
     tail_entry_id: int = NO_ENTRY
@@ -196,6 +199,7 @@ class PartitionView:
             bounds,
             self._segments,
             state.aborted,
+            state.older,
             self._tail.reader.id,
             self._tail.last_entry_id,
             state.next_offset,

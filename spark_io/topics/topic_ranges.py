@@ -22,7 +22,14 @@ from dataclasses import replace
 from typing import Final
 
 from broker_layer.kafka.record_batch import read_header
-from broker_layer.log.state.state_entry import StateEntry, is_state_entry
+from broker_layer.log.state.state_entry import (
+    AbortedPage,
+    OlderAborted,
+    StateEntry,
+    is_state_entry,
+    older_aborted,
+)
+from broker_layer.log.state.transaction_index import AbortedTransaction
 from ledger_client.info import LedgerInfo
 from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
@@ -67,6 +74,7 @@ class RangeFinder:
             for each in now.segments
         ]
         wanted = [each for each in wanted if each[1] < each[2]]
+        before = await older_aborted(now.older, first, end, self._page_of)
         infos = await self._infos([segment.ledger_id for segment, _, _ in wanted])
         ranges: list[TopicRange] = []
         for (segment, first, end), info in zip(wanted, infos, strict=True):
@@ -85,9 +93,21 @@ class RangeFinder:
             if info.last_entry_id is not None and info.length is not None:
                 entries = replace(entries, entry_bytes=info.length / (last + 1))
             ranges.append(
-                TopicRange(view.partition, entries, first, end, _aborted(now, first, end))
+                TopicRange(view.partition, entries, first, end, _aborted(before, now, first, end))
             )
         return ranges
+
+    async def _page_of(self, older: OlderAborted, _: int) -> AbortedPage:
+        """Return the aborted transactions that a state entry names."""
+        services, place = self._services, older.place
+        ledger_id, entry_id = place.ledger_id, place.entry_id
+        async with (
+            services.client.open_ledger(ledger_id, password=services.password) as reader,
+            aclosing(look_at(reader, entry_id, entry_id)) as entries,
+        ):
+            async for _, data, _ in entries:
+                return AbortedPage.of(StateEntry.decode(data), older.end_offset)
+        raise AssertionError("a read yields the requested entries, or raises")
 
     def _within(self, view: PartitionView, bounds: Bounds, first: int, end: int) -> tuple[int, int]:
         """Return the existing part of a range of offsets."""
@@ -182,10 +202,12 @@ async def _offset_at(reader: LedgerReader, entry_id: int) -> int:
     raise AssertionError("a read yields the requested entries, or raises")
 
 
-def _aborted(now: PartitionNow, first: int, end: int) -> tuple[AbortedRange, ...]:
+def _aborted(
+    before: list[AbortedTransaction], now: PartitionNow, first: int, end: int
+) -> tuple[AbortedRange, ...]:
     """Return the aborted transactions that may have records in a range of offsets."""
     return tuple(
         AbortedRange(each.producer_id, each.first_offset, each.last_offset)
-        for each in now.aborted
+        for each in (*before, *now.aborted)
         if each.first_offset < end and each.last_offset >= first
     )

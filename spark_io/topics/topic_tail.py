@@ -21,7 +21,7 @@ from broker_layer.kafka.record_batch import (
     read_control,
     read_header,
 )
-from broker_layer.log.state.state_entry import StateEntry, is_state_entry
+from broker_layer.log.state.state_entry import OlderAborted, StateEntry, is_state_entry
 from broker_layer.log.state.transaction_index import AbortedTransaction, TransactionIndex
 from ledger_client.reading.reader import LedgerReader
 
@@ -42,6 +42,8 @@ class TailState:
         """Offset after the last record."""
         self.aborted: tuple[AbortedTransaction, ...] = ()
         """Aborted transactions within the log, from their markers."""
+        self.older: OlderAborted | None = None
+        """Where older ones are."""
         self._transactions = TransactionIndex()
         self._entry_count = 0
         self._entry_bytes = 0
@@ -66,7 +68,7 @@ class TailState:
             entry = StateEntry.decode(data)
             self.next_offset = entry.next_offset
             self._transactions.load(entry.open_transactions, entry.aborted)
-            self.aborted = entry.aborted
+            self.aborted, self.older = entry.aborted, entry.older
             return
         header = read_header(data)
         self.next_offset = header.next_offset

@@ -39,7 +39,15 @@ from broker_layer.log.reading.segment_reading import SegmentReaders
 from broker_layer.log.rolling.ledger_roller import LedgerRoller
 from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.state.partition_state import PartitionState
-from broker_layer.log.state.state_entry import EntryPlace, StateEntry, is_state_entry
+from broker_layer.log.state.state_entry import (
+    AbortedPage,
+    EntryPlace,
+    OlderAborted,
+    StateEntry,
+    is_state_entry,
+    older_aborted,
+)
+from broker_layer.log.state.transaction_index import AbortedTransaction
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import PartitionSegment
@@ -47,6 +55,8 @@ from metadata.topics.partition import PartitionSegment
 POSITIONS_MAX: Final = 2 * CURSORS_MAX
 """Maximum number of known positions: where readers continue, and where batches read ahead end."""
 INDICES_MAX: Final = 16
+PAGES_MAX: Final = 2
+"""Maximum number of entries whose aborted transactions are kept, each up to 100,000."""
 SEARCH_BYTES: Final = 512 * 1024
 OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
 OPENED_RECORDS_MAX: Final = 100_000
@@ -65,6 +75,14 @@ class RecordPosition:
     leader_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownPage:
+    """What is kept of an entry with aborted transactions: enough to pass over it."""
+
+    least_first_offset: int
+    older: OlderAborted | None
+
+
 class LogReader:
     """Reader of one log's ledgers."""
 
@@ -78,6 +96,8 @@ class LogReader:
         self._ahead = ReadAhead(self._read_piece, ledger_list.services.ahead)
         self._positions: OrderedDict[tuple[LedgerId, int], EntryId] = OrderedDict()
         self._indices: OrderedDict[LedgerId, LedgerIndex] = OrderedDict()
+        self._pages: OrderedDict[OlderAborted, AbortedPage] = OrderedDict()
+        self._known_pages: dict[OlderAborted, _KnownPage] = {}
 
     async def read(
         self, offset: int, limit: int, bytes_max: int, *, at_least_one: bool = True
@@ -144,6 +164,34 @@ class LogReader:
             return found
         greatest_ms = max([await self._greatest_time(each, start, limit) for each in segments])
         return await self.offset_for_timestamp(greatest_ms, start, limit)
+
+    async def older_aborted(
+        self, older: OlderAborted | None, first_offset: int, end_offset: int
+    ) -> list[AbortedTransaction]:
+        """Return aborted transactions that only state entries of the log name. Raises TopicError.
+
+        The entries are read one after the other, and each is decoded once for many reads: of those
+        that have nothing in the range only the place of the next one is needed.
+        """
+        return await older_aborted(older, first_offset, end_offset, self._page_of)
+
+    async def _page_of(self, older: OlderAborted, end_offset: int) -> AbortedPage:
+        newest = self._state.newest_page
+        if newest is not None and older is self._state.older:
+            return newest
+        known = self._known_pages.get(older)
+        if known is not None and known.least_first_offset >= end_offset:
+            return AbortedPage((), known.older)
+        page = self._pages.get(older)
+        if page is None:
+            page = AbortedPage.of(await self._state_entry(older.place), older.end_offset)
+            least = min((each.first_offset for each in page.aborted), default=older.end_offset)
+            self._known_pages[older] = _KnownPage(least, page.older)
+            self._pages[older] = page
+            while len(self._pages) > PAGES_MAX:
+                self._pages.popitem(last=False)
+        self._pages.move_to_end(older)
+        return page
 
     async def aclose(self) -> None:
         """Close all readers."""

@@ -37,13 +37,15 @@ from broker_layer.log.state.producer_state import (
     ProducerStates,
 )
 from broker_layer.log.state.state_entry import (
+    AbortedPage,
     EntryPlace,
+    OlderAborted,
     StateEntry,
     StateEntryError,
     is_state_entry,
 )
 from broker_layer.log.state.transaction_index import (
-    TRANSACTIONS_MAX,
+    ABORTED_MAX,
     AbortedTransaction,
     TransactionIndex,
 )
@@ -101,6 +103,10 @@ class PartitionState:
         # The newest state entry with the index of its ledger; and those of the ledger before.
         self._newest: tuple[EntryId, LedgerIndex] | None = None
         self._former: tuple[EntryId, LedgerIndex] | None = None
+        self.newest_page: AbortedPage | None = None
+        """What was dropped last of the aborted transactions: its entry may not be readable yet."""
+        self.older: OlderAborted | None = None
+        """Where the aborted transactions are that are no longer kept here."""
         self._newest_bytes = 0
         self._bytes_since = 0
         self._batches_since = 0
@@ -147,9 +153,6 @@ class PartitionState:
             text = f"producer {header.producer_id} has an open transaction, and the batch is not"
             text += " transactional"
             return BatchRefused(ErrorCode.INVALID_TXN_STATE, text)
-        if header.is_transactional and not has_open and not self._transactions.has_room:
-            text = f"the partition has {TRANSACTIONS_MAX} open or aborted transactions, its limit"
-            return BatchRefused(ErrorCode.POLICY_VIOLATION, text)
         return ACCEPT
 
     def await_first(self, header: RecordBatchHeader, now_ms: int) -> None:
@@ -203,7 +206,7 @@ class PartitionState:
     def aborted_in(
         self, first_offset: int, end_offset: int, high_watermark: int
     ) -> list[AbortedTransaction]:
-        """Return the aborted transactions that may have records in a range of offsets."""
+        """Return the kept aborted transactions that may have records in a range of offsets."""
         return self._transactions.aborted_in(first_offset, end_offset, high_watermark)
 
     def active_producers(self) -> list[ActiveProducer]:
@@ -242,8 +245,13 @@ class PartitionState:
     def drop_below(self, log_start_offset: int) -> None:
         """Drop aborted transactions and epochs below the log's start."""
         self.log_start_offset = max(self.log_start_offset, log_start_offset)
-        self._transactions.drop_below(self.log_start_offset)
+        self._drop_transactions()
         self.epochs = self.epochs.without_below(self.log_start_offset)
+
+    def _drop_transactions(self) -> None:
+        self._transactions.drop_below(self.log_start_offset)
+        if self.older is not None and self.older.end_offset <= self.log_start_offset:
+            self.older = self.newest_page = None
 
     # State entries.
 
@@ -251,6 +259,8 @@ class PartitionState:
     def wants_state_entry(self) -> bool:
         """Whether a state entry is due, so that a takeover stays short."""
         if self._bytes_since >= STATE_ENTRY_BYTES_MAX:
+            return True
+        if self._transactions.aborted_count >= ABORTED_MAX:
             return True
         is_worth_it = self._bytes_since >= STATE_ENTRY_SHARE * self._newest_bytes
         return self._batches_since >= STATE_ENTRY_BATCHES_MAX and is_worth_it
@@ -272,6 +282,7 @@ class PartitionState:
             open_transactions=self._transactions.open_snapshot(),
             aborted=self._transactions.aborted_snapshot(),
             epochs=self.epochs,
+            older=self.older,
         )
         if self._newest is not None:
             newest_entry_id, described = self._newest
@@ -283,6 +294,7 @@ class PartitionState:
             )
         data = entry.encode()
         self._pass_state_entry(entry_id, len(data))
+        self._leave_to(entry, entry_id)
         return data
 
     @classmethod
@@ -337,8 +349,19 @@ class PartitionState:
         self.epochs = entry.epochs.without_below(self.log_start_offset)
         self._producers.load(entry.producers)
         self._transactions.load(entry.open_transactions, entry.aborted)
-        self._transactions.drop_below(self.log_start_offset)
+        self.older, self.newest_page = entry.older, None
+        self._drop_transactions()
         self._pass_state_entry(entry_id, size_bytes)
+        self._leave_to(entry, entry_id)
+
+    def _leave_to(self, entry: StateEntry, entry_id: EntryId) -> None:
+        """Drop the older half of many aborted transactions, which this state entry names."""
+        if self._transactions.aborted_count < ABORTED_MAX:
+            return
+        assert self.index is not None
+        end_offset = self._transactions.drop_older_half()
+        self.newest_page = AbortedPage.of(entry, end_offset)
+        self.older = OlderAborted(EntryPlace(self.index.ledger_id, entry_id), end_offset)
 
     def _pass_state_entry(self, entry_id: EntryId, size_bytes: int) -> None:
         assert self.index is not None, "no ledger was begun"

@@ -31,6 +31,10 @@ The array contains integers, nil and arrays:
     6  aborted transactions, by marker: [producer id, first offset, last offset, last stable
        offset, ...]
     7  leader epochs: [epoch, start offset, ...]
+    8  older aborted transactions: [ledger id, entry id, end offset]; left out if there are none
+
+Aborted transactions with markers below that end offset are in that state entry, and in those that
+it refers to in the same way. So a log may have any number of them.
 
 Invariants: decoding an encoded entry gives an equal value; any other bytes raise StateEntryError;
 no record batch is a valid state entry, and no state entry is a valid record batch.
@@ -39,7 +43,7 @@ Source: topics design, "State entries".
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -60,7 +64,7 @@ from broker_layer.log.state.producer_state import (
     ProducerState,
     RecentBatch,
 )
-from broker_layer.log.state.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
+from broker_layer.log.state.transaction_index import AbortedTransaction
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, EntryId, LedgerId
 from metadata.msgpack_fields import FieldError, Packed, array_of, int_of
 from metadata.topics.partition import EpochStart
@@ -70,8 +74,9 @@ FORMAT_VERSION: Final = 1
 _MARK: Final = 255
 _MARK_AT: Final = 16
 _HEADER: Final = struct.Struct(">12sIBB")
-_FIELD_COUNT: Final = 8
-_ITEMS_MAX: Final = 4 * TRANSACTIONS_MAX
+_FIELD_COUNTS: Final = (8, 9)
+_ITEMS_MAX: Final = 400_000
+"""Earlier releases wrote up to 100,000 aborted transactions, of four numbers each."""
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
 _INT32_MAX: Final = 2**31 - 1
@@ -94,6 +99,52 @@ class EntryPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class OlderAborted:
+    """Where the aborted transactions with markers below an offset are."""
+
+    place: EntryPlace
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedPage:
+    """The aborted transactions that an entry names, and where older ones are."""
+
+    aborted: tuple[AbortedTransaction, ...]
+    older: OlderAborted | None
+
+    @classmethod
+    def of(cls, entry: "StateEntry", end_offset: int) -> Self:
+        """Return those with markers below an offset, which no later entry names."""
+        start = 0 if entry.older is None else entry.older.end_offset
+        named = (each for each in entry.aborted if start <= each.last_offset < end_offset)
+        return cls(tuple(named), entry.older)
+
+
+async def older_aborted(
+    older: OlderAborted | None,
+    first_offset: int,
+    end_offset: int,
+    page_of: Callable[[OlderAborted, int], Awaitable[AbortedPage]],
+) -> list[AbortedTransaction]:
+    """Return the older aborted transactions that may have records in a range of offsets, by their
+    markers. `page_of` is given the end of the range too; it may leave out later transactions.
+    """
+    pages: list[list[AbortedTransaction]] = []
+    while older is not None and first_offset < older.end_offset:
+        page = await page_of(older, end_offset)
+        pages.append(
+            [
+                each
+                for each in page.aborted
+                if each.first_offset < end_offset and each.last_offset >= first_offset
+            ]
+        )
+        older = page.older
+    return [each for page in reversed(pages) for each in page]
+
+
+@dataclass(frozen=True, slots=True)
 class StateEntry:
     """A partition's state before the entries after this one."""
 
@@ -108,6 +159,7 @@ class StateEntry:
     open_transactions: tuple[tuple[int, int], ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
     epochs: EpochTable = field(default_factory=EpochTable)
+    older: OlderAborted | None = None
 
     def encode(self) -> bytes:
         """Encode the entry."""
@@ -125,6 +177,9 @@ class StateEntry:
             ),
             _flat((start.epoch, start.start_offset) for start in self.epochs.starts),
         ]
+        older = self.older
+        if older is not None:
+            fields.append([older.place.ledger_id, older.place.entry_id, older.end_offset])
         body = bytes([_MARK, FORMAT_VERSION]) + msgpack.packb(fields)
         return MAGIC + crc32c(body).to_bytes(4, "big") + body
 
@@ -157,6 +212,7 @@ class StateEntry:
                     for row in _rows(fields[6], 4)
                 ),
                 epochs=_epochs_of(fields[7]),
+                older=_older_of(fields[8]) if len(fields) > _FIELD_COUNTS[0] else None,
             )
         except FieldError as error:
             raise StateEntryError(str(error)) from error
@@ -179,8 +235,8 @@ def _unpacked(data: memoryview) -> list[Packed]:
         fields = msgpack.unpackb(data[_HEADER.size :], max_array_len=_ITEMS_MAX)
     except (ValueError, OverflowError, TypeError, msgpack.UnpackException) as error:
         raise StateEntryError(f"it is not msgpack ({error})") from error
-    if not isinstance(fields, list) or len(fields) != _FIELD_COUNT:
-        raise StateEntryError(f"it is not an array of {_FIELD_COUNT} fields")
+    if not isinstance(fields, list) or len(fields) not in _FIELD_COUNTS:
+        raise StateEntryError(f"it is not an array of {_FIELD_COUNTS[0]} fields, or one more")
     return fields
 
 
@@ -208,6 +264,15 @@ def _place_of(field: Packed) -> EntryPlace | None:
         raise FieldError(f"a place has {len(fields)} fields instead of 2")
     ledger_id = LedgerId(int_of(fields[0], 0, LEDGER_ID_MAX))
     return EntryPlace(ledger_id, EntryId(int_of(fields[1], 0, ENTRY_ID_MAX)))
+
+
+def _older_of(field: Packed) -> OlderAborted:
+    fields = array_of(field)
+    if len(fields) != 3:  # noqa: PLR2004 - as the format says
+        raise FieldError(f"the place of older transactions has {len(fields)} fields instead of 3")
+    place = _place_of(fields[:2])
+    assert place is not None, "it is not nil"
+    return OlderAborted(place, _offset(fields[2]))
 
 
 def _packed_producer(producer_id: int, state: ProducerState) -> list[Packed]:

@@ -7,8 +7,8 @@ Invariants: a producer has at most one open transaction; transactions are opened
 order of the log; aborted transactions are in the order of their markers. The last stable offset is
 the least of the high watermark, the first offset of each open transaction, and the first offset of
 each transaction whose marker is at or above the high watermark. So it advances only with confirmed
-markers. At most TRANSACTIONS_MAX transactions of the log are open or aborted; at that limit no
-transaction is opened until retention makes room. Markers are always accepted.
+markers. Open transactions are limited by the number of producers. Of the aborted ones about
+ABORTED_MAX are kept here; older ones are in state entries of the log (`older_aborted`).
 
 Source: KIP-98, "Last stable offset"; topics design, "The mapping".
 """
@@ -19,7 +19,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-TRANSACTIONS_MAX: Final = 100_000
+ABORTED_MAX: Final = 50_000
+"""Number of aborted transactions at which a state entry is due, after which the older half of them
+is dropped here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,6 @@ class TransactionIndex:
     def producers(self) -> Collection[int]:
         """Live view of the producers that have an open transaction."""
         return self._open.keys()
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one more transaction may be opened."""
-        return len(self._open) + len(self._aborted) < TRANSACTIONS_MAX
 
     @property
     def aborted_count(self) -> int:
@@ -116,6 +113,11 @@ class TransactionIndex:
     def drop_below(self, log_start_offset: int) -> None:
         """Drop aborted transactions that end below the log's start."""
         del self._aborted[: bisect_left(self._aborted, log_start_offset, key=_last_offset)]
+
+    def drop_older_half(self) -> int:
+        """Drop the older half of the aborted transactions; return the first marker that is left."""
+        del self._aborted[: len(self._aborted) // 2]
+        return self._aborted[0].last_offset
 
     def open_snapshot(self) -> tuple[tuple[int, int], ...]:
         """Return (producer id, first offset) of the open transactions, by their first offsets."""

@@ -148,6 +148,8 @@ async def test_planned_records_are_those_of_the_log(
 ) -> None:
     monkeypatch.setattr("spark_io.topics.topic_tail.WINDOW_ENTRIES", 2)
     monkeypatch.setattr("spark_io.topics.topic_ranges.SLACK_ENTRIES", 1 + seed)
+    if seed % 2:  # most aborted transactions are in older state entries
+        monkeypatch.setattr("broker_layer.log.state.partition_state.ABORTED_MAX", 2)
     rng = Random(seed)
     await write_at_random(written, rng, 150)
     view = await view_of(written)

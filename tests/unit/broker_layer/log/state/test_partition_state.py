@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch, read_header
-from broker_layer.log.state import transaction_index
+from broker_layer.log.state import partition_state
 from broker_layer.log.state.epoch_table import EpochTable
 from broker_layer.log.state.partition_state import (
     ActiveProducer,
@@ -17,6 +17,7 @@ from broker_layer.log.state.partition_state import (
     Duplicate,
     PartitionState,
     StateEntryError,
+    is_state_entry,
 )
 from broker_layer.log.state.producer_state import ACCEPT
 from broker_layer.log.state.state_entry import EntryPlace, StateEntry
@@ -259,22 +260,36 @@ def test_replay_needs_only_batch_headers() -> None:
     assert image(state) == image(log.state)
 
 
-def test_transaction_limit_refuses_new_and_continues_open(
+def test_older_half_of_many_aborted_transactions_is_left_to_a_state_entry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transaction_index, "TRANSACTIONS_MAX", 2)
+    monkeypatch.setattr(partition_state, "ABORTED_MAX", 4)
     log = WrittenLog()
-    log.write_in_transaction(Producer(5, 0, 0))
-    log.end(ABORT, 5)
-    log.write_in_transaction(Producer(6, 0, 0))
-    third = batch(Producer(7, 0, 0), is_transactional=True)
-    assert log.refusal(third) is ErrorCode.POLICY_VIOLATION
-    log.write(Producer(8, 0, 0))
-    log.write_in_transaction(Producer(6, 0, 1))
-    log.end(ABORT, 6)
-    assert log.refusal(third) is ErrorCode.POLICY_VIOLATION
-    log.state.drop_below(2)
-    log.append(third)
+    markers: list[int] = []
+    pages: list[StateEntry] = []
+    for number in range(9):
+        log.write_in_transaction(Producer(5, 0, number))
+        markers.append(log.end(ABORT, 5))
+        if log.state.wants_state_entry:
+            log.write_state()
+            pages.append(StateEntry.decode(log.entries[-1]))
+    assert [len(page.aborted) for page in pages] == [4, 4, 4]
+    assert pages[0].older is None
+    older = log.state.older
+    assert older is not None
+    assert older.end_offset == markers[6]
+    assert pages[2].older is not None
+    assert pages[2].older.end_offset == markers[4]
+    kept = image(log.state)
+    assert [each.last_offset for each in kept.aborted] == markers[6:]
+    for entry_id, data in enumerate(log.entries):
+        if is_state_entry(data):
+            replayed = image(log.replayed(LEDGER, entry_id))
+            assert (replayed.aborted, replayed.older) == (kept.aborted, kept.older)
+    log.state.drop_below(older.end_offset - 1)
+    assert log.state.older == older
+    log.state.drop_below(older.end_offset)
+    assert log.state.older is None
 
 
 def test_indexes_of_last_two_ledgers_are_known() -> None:

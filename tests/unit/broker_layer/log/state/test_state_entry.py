@@ -13,11 +13,12 @@ from broker_layer.log.state.offset_index import IndexPoint
 from broker_layer.log.state.producer_state import PRODUCERS_MAX, ProducerState, RecentBatch
 from broker_layer.log.state.state_entry import (
     EntryPlace,
+    OlderAborted,
     StateEntry,
     StateEntryError,
     is_state_entry,
 )
-from broker_layer.log.state.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
+from broker_layer.log.state.transaction_index import ABORTED_MAX, AbortedTransaction
 from ledger_client.config import ClientConfig
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import EpochStart
@@ -69,6 +70,8 @@ entries = st.builds(
         st.builds(AbortedTransaction, naturals, naturals, naturals, naturals), max_size=4
     ).map(tuple),
     epochs=epochs,
+    older=st.none()
+    | st.builds(OlderAborted, st.builds(EntryPlace, naturals.map(LedgerId), entry_ids), naturals),
 )
 
 SAMPLE = StateEntry(
@@ -203,11 +206,17 @@ def fields_of_sample() -> list[object]:
     return fields
 
 
-@pytest.mark.parametrize("count", [0, 7, 9])
+@pytest.mark.parametrize("count", [0, 7, 10])
 def test_wrong_number_of_fields_is_refused(count: int) -> None:
-    fields = (*fields_of_sample(), 0)[:count]
-    with pytest.raises(StateEntryError, match="not an array of 8 fields"):
+    fields = (*fields_of_sample(), 0, 0)[:count]
+    with pytest.raises(StateEntryError, match="not an array of 8 fields, or one more"):
         StateEntry.decode(sealed(fields))
+
+
+@pytest.mark.parametrize("older", [None, 0, [7, 3], [7, 3, -1], [7, -1, 9], [7, 3, 9, 0]])
+def test_damaged_place_of_older_transactions_is_refused(older: object) -> None:
+    with pytest.raises(StateEntryError):
+        StateEntry.decode(sealed([*fields_of_sample(), older]))
 
 
 def test_entry_without_fields_is_refused() -> None:
@@ -261,7 +270,8 @@ def test_largest_state_fits_in_entry() -> None:
         points=(point,) * 10_000,
         producers=tuple((LARGEST, producer) for _ in range(PRODUCERS_MAX)),
         open_transactions=((LARGEST, LARGEST),) * PRODUCERS_MAX,
-        aborted=(aborted,) * (TRANSACTIONS_MAX - PRODUCERS_MAX),
+        aborted=(aborted,) * ABORTED_MAX,
+        older=OlderAborted(EntryPlace(LedgerId(LARGEST), EntryId(LARGEST - 1)), LARGEST),
         epochs=EpochTable(tuple(EpochStart(i, LARGEST) for i in range(EPOCHS_MAX))),
     )
     data = entry.encode()
