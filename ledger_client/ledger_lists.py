@@ -3,7 +3,8 @@
 Leaves single ledgers to `ledger_client.ledger_calls`.
 
 Invariants: a list is read in steps, so it holds few ledgers in memory; a ledger whose record this
-release cannot read ends no list: it is left out, and an event names it.
+release cannot read ends no list: it is left out, and an event names it. A named ledger is reported
+missing only after a fresh read: a server that lags may not have it yet.
 
 Source: api design, "Client"; protocol rule 1.1.
 """
@@ -58,8 +59,12 @@ class LedgerLists:
         for start in range(0, len(ledger_ids), INFO_READS_AT_ONCE):
             chunk = ledger_ids[start : start + INFO_READS_AT_ONCE]
             async with metadata_call("reading ledgers", address, timeout_s):
-                infos = await asyncio.gather(*[self._info(each) for each in chunk])
+                infos = await asyncio.gather(*[self._found(each) for each in chunk])
             yield infos
+
+    async def _found(self, ledger_id: LedgerId) -> LedgerInfo | None:
+        """Return a ledger; None only if a fresh read does not find it either."""
+        return await self._info(ledger_id) or await self._info(ledger_id, fresh=True)
 
     async def _readable(self, ledger_id: LedgerId) -> LedgerInfo | None:
         try:
@@ -68,9 +73,9 @@ class LedgerLists:
             self._services.observer.emit(LedgerUnreadable(ledger_id, error.why))
             return None
 
-    async def _info(self, ledger_id: LedgerId) -> LedgerInfo | None:
+    async def _info(self, ledger_id: LedgerId, *, fresh: bool = False) -> LedgerInfo | None:
         try:
-            metadata, _ = await self._services.ledgers.get(ledger_id)
+            metadata, _ = await self._services.ledgers.get(ledger_id, fresh=fresh)
         except NodeNotFoundError:  # deleted since it was listed
             return None
         return LedgerInfo.of(metadata)

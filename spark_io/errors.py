@@ -47,6 +47,19 @@ class ChainTrimmedError(SparkIoError):
         super().__init__(f"{why}. With the option failOnDataLoss=false lost links are left out")
 
 
+class LinkUnreadableError(SparkIoError):
+    """A link of a chain was not trimmed, and cannot be found now."""
+
+    def __init__(self, chain: str, index: int) -> None:
+        super().__init__(
+            f"link {index} of chain {chain!r} was not trimmed, but the metadata does not have it: "
+            "nothing is left out. Start the query again; if that does not help, compare the "
+            f"position of the query with `quire chain show {chain}`"
+        )
+        self.chain = chain
+        self.index = index
+
+
 class ReadFailedError(SparkIoError):
     """Entries cannot be read now; a later attempt may succeed."""
 

@@ -11,6 +11,7 @@
 - `batch`: batch DataFrame.
 - `stream`: stream of micro-batches.
 - `stream_ledgers`: how far a stream reaches now, from memory.
+- `open_ledgers`: open ledgers with their LAC, and ends that were recorded in them.
 - `positions`: positions in ledgers and chains.
 - `reading`: ranges of entries in a task, as Arrow batches.
 - `unreadable`: failures of reads: an error, or entries left out.

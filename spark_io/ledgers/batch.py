@@ -11,6 +11,7 @@ Source: Spark design, "Reading".
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from ledger_client.sync import LedgerClient
 from spark_io.ledgers.abandoned import recover, warn_of_hidden
 from spark_io.ledgers.bounds import Bounds
 from spark_io.ledgers.known_ledgers import infos_of
+from spark_io.ledgers.open_ledgers import OpenLedgers
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.packed_ranges import PackedRanges
 from spark_io.ledgers.positions import check_bounds, ends_given, starts_and_ends
@@ -91,10 +93,12 @@ class LedgerBatchReader(DataSourceReader):
         elif unended and recover(client, unended, options.client.password):
             found = self._find(client)
         starting, ending = options.starting_offsets, options.ending_offsets
-        ranges = options.bounds.entries(starts_and_ends(found.ledgers, starting, ending))
-        if options.bounds.fragments:
-            ranges = _of_fragments(client, list(ranges), options.bounds)
-        return partitions_of(ranges, options, found.chain_token)
+        with closing(OpenLedgers(client, options)) as opened:
+            wanted = starts_and_ends(found.ledgers, starting, ending, opened.range_to)
+            ranges = options.bounds.entries(wanted)
+            if options.bounds.fragments:
+                ranges = _of_fragments(client, list(ranges), options.bounds)
+            return partitions_of(ranges, options, found.chain_token)
 
     def _find(self, client: LedgerClient) -> SelectedLedgers:
         options = self._options

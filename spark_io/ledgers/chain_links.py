@@ -22,7 +22,7 @@ from ledger_client import ChainInfo, ChainLink, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
 from metadata.ids import NO_ENTRY
 from spark_io.common_options import ClientOptions
-from spark_io.errors import ChainTrimmedError, RecreatedError
+from spark_io.errors import ChainTrimmedError, LinkUnreadableError, RecreatedError
 from spark_io.ledgers.known_ledgers import (
     PackedLedgers,
     closed_ledger,
@@ -100,7 +100,7 @@ def read_links(
     remembered: RememberedLinks | None = None,
 ) -> list[ReadLink]:
     """Return the links of a chain with their ledgers. Raises ChainTrimmedError, RecreatedError,
-    LedgerNotFoundError.
+    LinkUnreadableError, LedgerNotFoundError.
     """
     known = RememberedLinks() if remembered is None else remembered
     read: list[ReadLink] = []
@@ -136,12 +136,19 @@ def _present(
     *,
     fail_on_data_loss: bool,
 ) -> Iterator[tuple[int, ChainLink]]:
-    """Yield the links that were not collected."""
+    """Yield the links that were not collected. One that the chain still counts is not lost."""
+    trimmed_below = 0
     for index, link in links:
+        if link is None and index >= trimmed_below:
+            now = client.chain(chain.name).info()
+            if now.creation_token != chain.creation_token:
+                raise RecreatedError("chain", chain.name, BEGAN)
+            trimmed_below = now.first_index
         if link is not None:
             yield index, link
+        elif index >= trimmed_below:
+            raise LinkUnreadableError(chain.name, index)
         elif fail_on_data_loss:
-            require_same_chain(client, chain.name, chain.creation_token, BEGAN)
             text = f"link {index} of chain {chain.name!r} was collected while the query ran"
             raise ChainTrimmedError(text)
         else:

@@ -5,23 +5,30 @@ Leaves reads of payloads to `reading`, and failures to `unreadable`.
 The ids follow from the planned range, and the numbers of fragments from the ledger's metadata. So
 no bookie is asked, and no key of an encrypted ledger is needed. A damaged replica is not noticed.
 
-Invariants: deleted ledgers, and entries whose loss was accepted, are reported as by a read of
-payloads.
+Invariants: deleted ledgers, entries behind the end of a closed one, and entries whose loss was
+accepted, are reported as by a read of payloads.
 
 Source: Spark design, "Reading"; protocol rule 8.6.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ledger_client import EntryLostError, LedgerError, LedgerInfo, LedgerNotFoundError, RangePart
+from ledger_client import (
+    EntryLostError,
+    EntryNotFoundError,
+    LedgerError,
+    LedgerInfo,
+    LedgerNotFoundError,
+    RangePart,
+)
 from ledger_client.sync import LedgerClient
 from metadata.ids import EntryId, LedgerId
 from metadata.ledgers.lost_entries import next_range, range_of
 from spark_io.ledgers.known_ledgers import infos_of
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.splits import EntryRange
-from spark_io.ledgers.unreadable import entry_after_failure, is_planned, unreadable
+from spark_io.ledgers.unreadable import is_planned, rest_after_failure, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ def entry_ids(
             info = next(infos) or client.ledger_info(wanted.ledger_id)  # the newest metadata
         except LedgerNotFoundError as error:
             failed = RangePart(0, None, None, error)
-            entry_after_failure(failed, wanted, wanted.first, options)
+            rest_after_failure(failed, wanted, wanted.first, options)
             continue
         except LedgerError as error:
             raise unreadable(wanted, error) from error
@@ -59,15 +66,18 @@ def _infos(client: LedgerClient, ranges: Sequence[EntryRange]) -> Iterator[Ledge
 
 
 def _not_lost(wanted: EntryRange, info: LedgerInfo, options: ReadOptions) -> Iterator[EntryIds]:
-    at = wanted.first
-    while at <= wanted.last:
+    ledger_id, rest = LedgerId(wanted.ledger_id), wanted
+    if info.last_entry_id is not None and info.last_entry_id < wanted.last:
+        behind = EntryNotFoundError("", ledger_id=ledger_id, entry_id=EntryId(wanted.last))
+        rest = rest_after_failure(RangePart(0, info, None, behind), wanted, wanted.first, options)
+    while rest.count > 0:
+        at = rest.first
         lost = range_of(info.lost, at)
         if lost is not None:
-            ledger_id, entry_id = LedgerId(wanted.ledger_id), EntryId(at)
-            error = EntryLostError(ledger_id=ledger_id, entry_id=entry_id, lost=lost)
-            at = entry_after_failure(RangePart(0, info, None, error), wanted, at, options)
+            error = EntryLostError(ledger_id=ledger_id, entry_id=EntryId(at), lost=lost)
+            rest = rest_after_failure(RangePart(0, info, None, error), rest, at, options)
             continue
         following = next_range(info.lost, at)
-        end = wanted.last if following is None else following.first_entry_id - 1
-        yield EntryIds(info, wanted.link, at, min(end, wanted.last))
-        at = end + 1
+        end = rest.last if following is None else min(following.first_entry_id - 1, rest.last)
+        yield EntryIds(info, wanted.link, at, end)
+        rest = replace(rest, first=end + 1)

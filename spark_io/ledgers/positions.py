@@ -15,8 +15,8 @@ Source: Spark design, "Reading".
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 from spark_io.common_options import EARLIEST, LATEST
@@ -102,13 +102,21 @@ def identities_of(known: Iterable[KnownLedger]) -> Identities:
 
 
 def starts_and_ends(
-    known: Iterable[KnownLedger], starting: str, ending: str
+    known: Iterable[KnownLedger],
+    starting: str,
+    ending: str,
+    range_to: Callable[[KnownLedger, int, int], EntryRange] = KnownLedger.range_from,
 ) -> Iterator[EntryRange]:
-    """Return the range of each ledger that a batch query covers. Raises OptionError."""
+    """Return the range of each ledger that a batch query covers; `range_to` returns those up to an
+    end that the option names. Raises OptionError.
+    """
     first = _chosen("startingOffsets", starting, known, EARLIEST)
-    end = _chosen("endingOffsets", ending, known, LATEST)
+    ends = _chosen("endingOffsets", ending, known, LATEST)
     ranges = (
-        each.range_from(first.get(each.ledger_id, 0), end.get(each.ledger_id)) for each in known
+        each.range_from(first.get(each.ledger_id, 0))
+        if (end := ends.get(each.ledger_id)) is None
+        else range_to(each, first.get(each.ledger_id, 0), end)
+        for each in known
     )
     return (each for each in ranges if each.count > 0)
 
@@ -211,37 +219,45 @@ def advance_chain(
 ) -> ChainPosition:
     """Return the end of a micro-batch of a chain: `end`, or earlier if the allowance is used up."""
     at = start
-    for link, place, piece in _between(links, start, end):
+    for part in chain_parts(links, start, end):
+        piece = part.ledger.range_from(part.first, part.end)
+        if piece.count <= 0:
+            continue
         room = allowance.entries_of(piece.entry_bytes)
         if piece.count > room:
-            return ChainPosition(link, place, piece.first + int(room))
+            return replace(part.place, entry=piece.first + int(room))
         allowance = allowance.without(piece.count, piece.entry_bytes)
-        at = ChainPosition(link, place, piece.last + 1)
+        at = replace(part.place, entry=piece.last + 1)
         if allowance.is_used_up:
             return at
     return max(at, end)
 
 
-def chain_ranges(
-    links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition
-) -> list[EntryRange]:
-    """Return the entries from one position up to, but not including, another."""
-    return [piece for _, _, piece in _between(links, start, end)]
+@dataclass(frozen=True, slots=True)
+class ChainPart:
+    """Entries of one ledger between two positions of a chain."""
+
+    place: ChainPosition
+    """Entry 0 of the ledger."""
+    ledger: KnownLedger
+    first: int
+    end: int | None
+    """The entry after the last, if the second position is in this ledger; None for all others,
+    which are read to their ends.
+    """
 
 
-def _between(
+def chain_parts(
     links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition
-) -> Iterator[tuple[int, int, EntryRange]]:
+) -> Iterator[ChainPart]:
+    """Yield the ledgers that have entries from one position up to, but not including, another."""
     for link in links:
         for place, ledger in enumerate(link.ledgers):
             here, behind = ChainPosition(link.index, place), ChainPosition(link.index, place + 1)
             if behind <= start or here >= end:
                 continue
             first = start.entry if start >= here else 0
-            stop = end.entry if end < behind else None
-            piece = ledger.range_from(first, stop)
-            if piece.count > 0:
-                yield link.index, place, piece
+            yield ChainPart(here, ledger, first, end.entry if end < behind else None)
 
 
 def _is_natural(value: object) -> bool:

@@ -12,7 +12,7 @@ Source: Spark design, "Reading".
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ from spark_io.ledgers.ids_only import entry_ids
 from spark_io.ledgers.options import ReadOptions, keys_to_read
 from spark_io.ledgers.rows import Origin, RowBatches
 from spark_io.ledgers.splits import EntryRange
-from spark_io.ledgers.unreadable import PLANNED, entry_after_failure, is_planned, unreadable
+from spark_io.ledgers.unreadable import PLANNED, is_planned, rest_after_failure, unreadable
 from spark_io.worker_client import client_of
 
 _log = logging.getLogger(__name__)
@@ -100,11 +100,11 @@ def _after(
     """Yield what can be read of a range after a failure to read entry `at`; others may follow."""
     failure: RangePart | None = failed
     while failure is not None:
-        at = entry_after_failure(failure, wanted, at, options)
-        if at > wanted.last:
+        wanted = rest_after_failure(failure, wanted, at, options)
+        if wanted.count <= 0:
             return
-        failure = None
-        for part in _parts(client, [replace(wanted, first=at)], options):
+        at, failure = wanted.first, None
+        for part in _parts(client, [wanted], options):
             if part.info is not None and not is_planned(wanted, part.info, options):
                 return
             if part.batch is not None and part.info is not None:

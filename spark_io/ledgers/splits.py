@@ -58,8 +58,10 @@ class KnownLedger:
     """Number of the ledger's link in its chain; None without a chain."""
 
     def range_from(self, first: int = 0, end: int | None = None) -> EntryRange:
-        """Return the range from an entry up to, not including, `end` (default: the known end)."""
-        last = (self.end if end is None else min(end, self.end)) - 1
+        """Return the range from an entry up to, not including, `end` (default: the known end). A
+        given end is not clipped: it may be known from elsewhere.
+        """
+        last = (self.end if end is None else end) - 1
         return EntryRange(
             self.ledger_id, first, last, self.entry_bytes, self.creation_token, self.link
         )

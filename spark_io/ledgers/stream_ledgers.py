@@ -4,8 +4,9 @@ Leaves computing with positions to `positions`, and Spark's interface to `stream
 the newest offset about a hundred times per second. So no call waits for a bookie or for ZooKeeper
 once a stream runs: watches and long polls update the ends in the background.
 
-Invariants: a returned offset stays readable unless its ledger or link is deleted. An offset is used
-only with the ledgers or the chain that it was recorded for.
+Invariants: a returned offset stays readable unless its ledger or link is deleted. A micro-batch
+ends where its offset says, whatever is known of the ledgers now. An offset is used only with the
+ledgers or the chain that it was recorded for.
 
 Source: Spark design, "Reading".
 """
@@ -16,13 +17,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from ledger_client import AS_STORED, ChainInfo, LedgerError, LedgerNotFoundError
-from ledger_client.sync import LedgerClient, LedgerReader
+from ledger_client import ChainInfo
+from ledger_client.sync import LedgerClient
 from spark_io.common_options import EARLIEST, LATEST, refuse_end_of_stream
 from spark_io.errors import ChainTrimmedError, OffsetError, OptionError, RecreatedError
 from spark_io.identities import Identities, IdentityCheck, check_option, separated, with_identities
 from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS
 from spark_io.ledgers.chain_links import BEGAN, read_links
+from spark_io.ledgers.open_ledgers import OpenLedgers
 from spark_io.ledgers.options import RECOVER_OPEN, ReadOptions
 from spark_io.ledgers.positions import (
     ChainPosition,
@@ -31,7 +33,7 @@ from spark_io.ledgers.positions import (
     MicroBatchLimits,
     advance_chain,
     advance_ledgers,
-    chain_ranges,
+    chain_parts,
     end_of_chain,
     identities_of,
     ledger_offsets_of,
@@ -66,53 +68,6 @@ def follow(client: LedgerClient, options: ReadOptions) -> "FollowedSource":
     if options.selection.chain:
         return FollowedLinks(client, options)
     return FollowedLedgers(client, options)
-
-
-class OpenLedgers:
-    """Open ledgers with their LAC, updated in the background until they are closed or deleted."""
-
-    def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
-        self._client = client
-        self._password = options.client.password
-        self._fail_on_data_loss = options.fail_on_data_loss
-        self._readers: dict[int, LedgerReader] = {}
-
-    def now(self, known: KnownLedger) -> KnownLedger:
-        """Return a ledger as it is now; query bookies only at the first call for an open ledger."""
-        if known.is_closed:
-            return known
-        reader = self._readers.get(known.ledger_id)
-        if reader is None:
-            reader = self._client.open_ledger(
-                known.ledger_id, password=self._password, encryption=AS_STORED
-            )
-            try:
-                reader.learn_last_confirmed()
-            except LedgerError:
-                reader.close()
-                raise
-            reader.follow()
-            self._readers[known.ledger_id] = reader
-        if reader.follow_failure is not None:
-            return self._gone(known, reader.follow_failure)
-        last = reader.info.last_entry_id  # set in the metadata of a closed ledger
-        if last is None:
-            return replace(known, end=max(known.end, reader.last_confirmed + 1))
-        self._readers.pop(known.ledger_id).close()
-        return replace(known, end=last + 1, is_closed=True)
-
-    def _gone(self, known: KnownLedger, why: LedgerError) -> KnownLedger:
-        """Raise, or end a ledger at its last known end, once it cannot be followed any longer."""
-        if self._fail_on_data_loss or not isinstance(why, LedgerNotFoundError):
-            raise why
-        _log.warning(
-            "ledger %d: left out the entries after entry %d: %s",
-            known.ledger_id,
-            known.end - 1,
-            why,
-        )
-        self._readers.pop(known.ledger_id).close()
-        return replace(known, is_closed=True)
 
 
 class FollowedLedgers:
@@ -166,9 +121,7 @@ class FollowedLedgers:
         stop, lost = self._offsets(end)
         self._check.log([*changed, *lost])
         ranges = [
-            EntryRange(
-                key, first.get(key, 0), stop[key] - 1, known.entry_bytes, known.creation_token
-            )
+            self._open.range_to(known, first.get(key, 0), stop[key])
             for key, known in self._known.items()
             if key in stop
         ]
@@ -249,7 +202,7 @@ class FollowedLinks:
             return self._stored(begin)
         links = self._read(self._not_trimmed(begin).link, stop)
         self._drop_below(begin.link)
-        stop = max(begin, min(stop, end_of_chain(links, stop.link, begin)))
+        stop = max(begin, min(stop, end_of_chain(links, stop.link + 1, begin)))
         return self._stored(advance_chain(links, begin, stop, allowance))
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
@@ -260,9 +213,14 @@ class FollowedLinks:
         if stop <= begin:
             return []
         begin = self._not_trimmed(begin)
-        ranges = chain_ranges(self._read(begin.link, stop), begin, stop)
+        ranges = [
+            self._open.closed(part.ledger).range_from(part.first)
+            if part.end is None
+            else self._open.range_to(part.ledger, part.first, part.end)
+            for part in chain_parts(self._read(begin.link, stop), begin, stop)
+        ]
         self._drop_below(begin.link)
-        return ranges
+        return [each for each in ranges if each.count > 0]
 
     def _info(self) -> ChainInfo:
         """Return the head as last seen. Raises RecreatedError."""

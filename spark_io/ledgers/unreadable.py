@@ -9,6 +9,7 @@ Source: Spark design, "Reading".
 """
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 from ledger_client import (
@@ -44,9 +45,11 @@ UNDECRYPTED: Final = (
 _log = logging.getLogger(__name__)
 
 
-def entry_after_failure(part: RangePart, wanted: EntryRange, at: int, options: ReadOptions) -> int:
-    """Return the entry to continue at, after a failure to read entry `at` of a range and lost
-    entries were logged. Raises DataLostError, ReadFailedError.
+def rest_after_failure(
+    part: RangePart, wanted: EntryRange, at: int, options: ReadOptions
+) -> EntryRange:
+    """Return what is left to read of a range, perhaps nothing, after a failure to read entry `at`
+    of it and lost entries were logged. Raises DataLostError, ReadFailedError.
     """
     error, ledger_id = part.failure, wanted.ledger_id
     assert error is not None, "the part has a failure"
@@ -55,8 +58,15 @@ def entry_after_failure(part: RangePart, wanted: EntryRange, at: int, options: R
             why = f"the ledger was deleted while the query ran ({error})"
             raise DataLostError(ledger_id, wanted.first, wanted.last, why) from error
         log_loss(ledger_id, at, wanted.last, str(error))
-        return wanted.last + 1
-    is_closed = part.info is not None and part.info.is_closed
+        return replace(wanted, first=wanted.last + 1)
+    last = None if part.info is None else part.info.last_entry_id
+    if isinstance(error, EntryNotFoundError) and last is not None and last < wanted.last:
+        lost, why = max(at, last + 1), f"the ledger ends before entry {last + 1}"
+        if options.fail_on_data_loss:
+            raise DataLostError(ledger_id, lost, wanted.last, why) from error
+        log_loss(ledger_id, lost, wanted.last, why)
+        return replace(wanted, first=at, last=lost - 1)
+    is_closed = last is not None
     # The bookies that responded may know an older LAC than the driver: then nothing is lost.
     is_visible = is_closed or part.last_confirmed >= wanted.last
     if isinstance(error, EntryNotFoundError | EntryLostError | DigestMismatchError) and is_visible:
@@ -67,7 +77,7 @@ def entry_after_failure(part: RangePart, wanted: EntryRange, at: int, options: R
             raise DataLostError(ledger_id, lost, wanted.last, why) from error
         end = min(error.lost_last, wanted.last) if isinstance(error, EntryLostError) else lost
         log_loss(ledger_id, lost, end, error.message)
-        return end + 1
+        return replace(wanted, first=end + 1)
     raise unreadable(wanted, error) from error
 
 

@@ -25,6 +25,7 @@ from spark_io.ledgers.known_ledgers import PackedLedgers
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.selecting import LedgersOfLinks, SelectedLedgers
 from spark_io.ledgers.splits import KnownLedger
+from tests.support.spark_io.one_cluster import OneCluster, OneReader
 
 if TYPE_CHECKING:
     from ledger_client.sync import LedgerClient
@@ -49,6 +50,9 @@ class Answers:
         if self.error is not None:
             raise self.error
         return self.found
+
+    def open_ledger(self, ledger_id: int, **_options: object) -> OneReader:
+        return OneReader(OneCluster(lac=5), ledger_id)
 
     def recover_abandoned(
         self, ledger_ids: Iterable[int], *, password: bytes

@@ -1,7 +1,7 @@
 """Links of a chain as plans read them: what is read, and what is remembered."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +17,7 @@ from ledger_client import (
 )
 from metadata.ids import EntryId, LedgerId, UpdateToken
 from spark_io.common_options import ClientOptions
-from spark_io.errors import ChainTrimmedError, RecreatedError
+from spark_io.errors import ChainTrimmedError, LinkUnreadableError, RecreatedError
 from spark_io.ledgers import chain_links
 from spark_io.ledgers.chain_links import ReadLink, RememberedLinks, read_links, remembered_links
 from spark_io.ledgers.known_ledgers import PackedLedgers
@@ -35,6 +35,7 @@ class OneChain:
 
     links_: list[ChainLink | None]
     token: bytes = TOKEN
+    first_index: int = 0
     closed: dict[int, int] = field(default_factory=dict)
     """End of each ledger that was linked open and was closed since."""
     links_read: list[int] = field(default_factory=list)
@@ -45,7 +46,7 @@ class OneChain:
         return self
 
     def info(self) -> ChainInfo:
-        return ChainInfo("events", 0, len(self.links_), self.token)
+        return ChainInfo("events", self.first_index, len(self.links_), self.token)
 
     def links(self, first: int, end: int) -> Iterator[tuple[int, ChainLink | None]]:
         self.links_read += range(first, end)
@@ -83,7 +84,7 @@ def read(
 ) -> list[ReadLink]:
     return read_links(
         cast("LedgerClient", chain),
-        chain.info(),
+        replace(chain.info(), first_index=0),
         b"",
         fail_on_data_loss=fail_on_data_loss,
         remembered=remembered,
@@ -153,8 +154,15 @@ def test_a_chain_that_was_created_again_during_the_plan_is_noticed() -> None:
         read_links(cast("LedgerClient", chain), info, b"")
 
 
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_link_that_is_not_visible_yet_is_not_lost(*, fail_on_data_loss: bool) -> None:
+    lagging = OneChain([link((1, 2)), None])
+    with pytest.raises(LinkUnreadableError, match="link 1 of chain 'events' was not trimmed"):
+        read(lagging, fail_on_data_loss=fail_on_data_loss)
+
+
 def test_collected_links_and_deleted_ledgers_fail_by_name_or_are_left_out() -> None:
-    collected = OneChain([link((1, 2)), None])
+    collected = OneChain([link((1, 2)), None], first_index=2)
     with pytest.raises(ChainTrimmedError, match="link 1 of chain 'events'"):
         read(collected)
     assert ends(read(collected, fail_on_data_loss=False)) == [[(1, 2)]]

@@ -1,15 +1,10 @@
 """A stream reads on in its own chain and its own ledgers, not in others of the same name."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from types import SimpleNamespace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ledger_client import ChainInfo, ChainNotFoundError, LedgerInfo
-from metadata.ids import EntryId, LedgerId, UpdateToken
-from metadata.ledgers.chain import ChainLink, LinkedLedger
 from spark_io.errors import (
     ChainTrimmedError,
     OffsetError,
@@ -20,114 +15,22 @@ from spark_io.errors import (
 from spark_io.identities import IDS_KEY
 from spark_io.ledgers.chain_links import require_same_chain
 from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.positions import MicroBatchLimits
 from spark_io.ledgers.selecting import find_ledgers
-from spark_io.ledgers.splits import EntryRange
-from spark_io.ledgers.stream_ledgers import (
-    FollowedSource,
-    Offset,
-    check_stream,
-    follow,
-    starting_offset,
+from spark_io.ledgers.stream_ledgers import Offset, check_stream, starting_offset
+from tests.support.spark_io.one_cluster import (
+    ADDRESS,
+    ALL,
+    FIRST,
+    SECOND,
+    OneCluster,
+    counts_of,
+    lenient,
+    read_all,
+    stream,
 )
 
 if TYPE_CHECKING:
     from ledger_client.sync import LedgerClient
-
-ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
-FIRST, SECOND = b"\1" * 16, b"\2" * 16
-ALL = MicroBatchLimits()
-
-
-@dataclass
-class OneCluster:
-    """The blocking client's calls of a stream, over closed ledgers in memory."""
-
-    token: bytes = FIRST
-    counts: list[int] = field(default_factory=list)
-    """Entries of the ledger in each link of the chain `events`."""
-    first_index: int = 0
-    ledgers: dict[int, tuple[bytes, int]] = field(default_factory=dict)
-    """Tokens and numbers of entries of named ledgers."""
-    is_recreated_by_links: bool = False
-
-    def chain(self, name: str) -> "OneChain":
-        return OneChain(self, name)
-
-    def ledger_infos(self, ledger_ids: tuple[int, ...]) -> Iterator[LedgerInfo | None]:
-        for ledger_id in ledger_ids:
-            token, count = self.ledgers.get(ledger_id, (b"", 0))
-            info = SimpleNamespace(
-                id=ledger_id,
-                last_entry_id=count - 1,
-                length=count,
-                creation_token=token,
-                created_ms=0,
-            )
-            yield cast("LedgerInfo", info) if token else None
-
-    def create_chain_again(self, *counts: int) -> None:
-        self.token, self.counts, self.first_index = SECOND, list(counts), 0
-
-
-@dataclass
-class OneChain:
-    """A handle of the chain, and a followed one."""
-
-    cluster: OneCluster
-    name: str
-
-    @property
-    def head(self) -> ChainInfo:
-        cluster = self.cluster
-        if self.name != "events":
-            raise ChainNotFoundError(f"there is no chain {self.name!r}")
-        return ChainInfo(self.name, cluster.first_index, len(cluster.counts), cluster.token)
-
-    def info(self) -> ChainInfo:
-        return self.head
-
-    def follow(self) -> "FollowedHead":
-        assert self.head
-        return FollowedHead(self)
-
-    def links(self, first: int, end: int) -> Iterator[tuple[int, ChainLink | None]]:
-        for index in range(first, end):
-            count = self.cluster.counts[index]
-            ledger = LinkedLedger(LedgerId(100 + index), 1, EntryId(count - 1), 10 * count)
-            yield index, ChainLink((ledger,), 1, UpdateToken(bytes(16)))
-        if self.cluster.is_recreated_by_links:
-            self.cluster.create_chain_again(99)
-
-
-@dataclass
-class FollowedHead:
-    """The head of the chain, always current."""
-
-    chain: OneChain
-
-    @property
-    def info(self) -> ChainInfo:
-        return self.chain.head
-
-
-def stream(cluster: OneCluster, **options: str) -> FollowedSource:
-    named = {} if "ledgers" in options else {"chain": "events"}
-    checked = ReadOptions.of({**ADDRESS, **named, **options})
-    return follow(cast("LedgerClient", cluster), checked)
-
-
-def lenient(cluster: OneCluster, **options: str) -> FollowedSource:
-    return stream(cluster, failOnDataLoss="false", **options)
-
-
-def read_all(source: FollowedSource, start: Offset) -> tuple[Offset, list[EntryRange]]:
-    end = source.advance(start, source.latest(), ALL)
-    return end, source.ranges(start, end)
-
-
-def counts_of(ranges: list[EntryRange]) -> list[tuple[int, int, int]]:
-    return [(each.ledger_id, each.first, each.last) for each in ranges]
 
 
 def old(offset: Mapping[str, object]) -> Offset:
