@@ -6,7 +6,8 @@ Closed ledgers may be read completely, the open one up to its LAC. A read of onl
 ends at the first record of an open transaction.
 
 Invariants: no ledger is ever fenced or recovered; the end never goes back, unless an unclean
-recovery lost records.
+recovery lost records. The present end is a lower bound: only `find_end` decides whether there is
+more.
 
 Source: topics design, "The mapping" (high watermark, log start offset); Spark design, "Reading".
 """
@@ -68,6 +69,11 @@ class PartitionNow:
     entry_bytes: float = 0.0
     """Approximate size of that ledger's entries, in bytes."""
 
+    @property
+    def known_end(self) -> int:
+        """Offset after the last confirmed record, also of an open transaction."""
+        return max(self.bounds.end, self.next_offset)
+
     def end_of(self, segment: PartitionSegment) -> int:
         """Return the offset after the readable part of a segment."""
         end = self.bounds.end if segment.end_offset is None else segment.end_offset
@@ -96,6 +102,7 @@ class PartitionView:
         self._readers: dict[LedgerId, LedgerReader] = {}
         """Readers of the newest ledgers: those without entries, and one that has some."""
         self._changed = asyncio.Event()
+        self._refreshing = asyncio.Lock()
         self._cancel_watch: Cancel | None = None
 
     async def start(self) -> None:
@@ -109,16 +116,29 @@ class PartitionView:
 
         Raises LedgerError, MetadataError, BatchError, StateEntryError.
         """
-        for _ in range(READS_MAX - 1):
-            if relist:
-                await self._list()
-            try:
-                await self._read_end()
-            except LedgerNotFoundError:
-                relist = True  # retention has just deleted it
-                continue
-            return
-        await self._read_end()
+        async with self._refreshing:
+            for _ in range(READS_MAX - 1):
+                if relist:
+                    await self._list()
+                try:
+                    await self._read_end()
+                except LedgerNotFoundError:
+                    relist = True  # retention has just deleted it
+                    continue
+                return
+            await self._read_end()
+
+    async def find_end(self) -> bool:
+        """Refresh; return whether the log certainly ends at `now.known_end`. It is not certain
+        while bookies may hold entries that are not known to be confirmed. Raises as `refresh`.
+        """
+        await self.refresh()
+        reader = self._newest
+        is_certain = reader is None or reader.is_closed
+        if reader is not None and not is_certain:
+            is_certain = not await _has_entry(reader, reader.last_confirmed + 1)
+        await self.refresh(relist=False)  # the answers may have had a newer LAC
+        return is_certain
 
     async def settle(self) -> None:
         """Wait until records acknowledged just before the call are visible: an idle leader sends

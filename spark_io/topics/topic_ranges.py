@@ -8,7 +8,7 @@ search.
 
 Invariants: every record of the covered offsets is in the returned entries; lost records are an
 error that names the topic, the partition and the offsets, or, with failOnDataLoss=false, a line in
-the driver's log.
+the driver's log. Records are lost only if the log certainly ends before them.
 
 Source: Spark design, "Reading"; topics design, "The mapping" (offset).
 """
@@ -37,7 +37,6 @@ from metadata.topics.partition import PartitionSegment
 from spark_io.errors import RecordsLostError, RecordsUnreadableError
 from spark_io.ledgers.splits import ENTRY_BYTES_ASSUMED, EntryRange
 from spark_io.topics.topic_access import TopicServices
-from spark_io.topics.topic_offsets import Bounds
 from spark_io.topics.topic_partition import PartitionNow, PartitionView
 from spark_io.topics.topic_splits import AbortedRange, TopicRange
 from spark_io.topics.topic_tail import look_at
@@ -46,6 +45,12 @@ SLACK_ENTRIES: Final = 4
 FINDS_AT_ONCE: Final = 32
 POINTS_MAX: Final = 10_000
 """Maximum number of places of offsets that are kept for later micro-batches."""
+
+NOT_VISIBLE: Final = (
+    "they are not visible yet: a transaction is open, or the bookies that answer do not know that "
+    "the records are confirmed. Nothing is left out: start the query again later. If no broker "
+    "leads the partition, start one"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +72,8 @@ class RangeFinder:
 
         Raises RecordsLostError, RecordsUnreadableError, LedgerError.
         """
+        first, end = await self._within(view, first_offset, end_offset)
         now = view.now  # a snapshot: the end of the partition may change during waits
-        first, end = self._within(view, now.bounds, first_offset, end_offset)
         wanted = [
             (each, max(first, each.base_offset), min(end, now.end_of(each)))
             for each in now.segments
@@ -109,16 +114,22 @@ class RangeFinder:
                 return AbortedPage.of(StateEntry.decode(data), older.end_offset)
         raise AssertionError("a read yields the requested entries, or raises")
 
-    def _within(self, view: PartitionView, bounds: Bounds, first: int, end: int) -> tuple[int, int]:
-        """Return the existing part of a range of offsets."""
-        if first < end and first < bounds.start:
-            gone = min(end, bounds.start)
-            self._lose(view, first, gone, f"they are deleted: the log begins at {bounds.start} now")
+    async def _within(self, view: PartitionView, first: int, end: int) -> tuple[int, int]:
+        """Return the existing part of a range of offsets. What is not visible yet is not lost."""
+        if first < end and first < (start := view.now.bounds.start):
+            gone = min(end, start)
+            self._lose(view, first, gone, f"they are deleted: the log begins at {start} now")
             first = gone
-        if first < end and bounds.end < end:
-            gone = max(first, bounds.end)
-            self._lose(view, gone, end, f"they do not exist: the log ends at {bounds.end} now")
-            end = gone
+        if first < end and view.now.bounds.end < end:
+            is_certain = await view.find_end()
+            now = view.now
+            if is_certain and now.known_end < end:
+                gone = max(first, now.known_end)
+                self._lose(view, gone, end, f"they do not exist: the log ends at {gone} now")
+                end = gone
+            if first < end and now.bounds.end < end:
+                unseen = max(first, now.bounds.end)
+                raise RecordsUnreadableError(*view.partition, unseen, end, NOT_VISIBLE)
         return first, end
 
     async def _infos(self, ledger_ids: Sequence[LedgerId]) -> list[LedgerInfo | None]:

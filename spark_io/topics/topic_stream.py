@@ -12,6 +12,7 @@ Source: Spark design, "Reading".
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -25,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_io.common_options import EARLIEST, refuse_end_of_stream
+from spark_io.errors import OffsetError
 from spark_io.identities import Identities, IdentityCheck, separated, with_identities
 from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_access import TopicAccess, TopicServices, access_of
@@ -55,6 +57,8 @@ StoredOffset = dict[str, object]
 SEEN_WAIT_S: Final = 30.0
 """Time that a restarted query waits until partitions reach their earlier ends, in seconds."""
 SEEN_STEP_S: Final = 0.1
+
+_log = logging.getLogger(__name__)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -152,10 +156,27 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._finder is None:
             fail = self._options.fail_on_data_loss
             self._finder = RangeFinder(services, fail_on_data_loss=fail)
+        self._require_named(view, start, end)
         await _wait_until_seen(view, end)
         begin = {partition: start.get(partition, 0) for partition in view.partitions}
         stop = {partition: end.get(partition, 0) for partition in view.partitions}
         return await find_ranges(self._finder, view, begin, stop)
+
+    def _require_named(self, view: TopicsView, start: Offsets, end: Offsets) -> None:
+        """Check that no records of the micro-batch are of partitions that the query does not read.
+        Raises OffsetError.
+        """
+        unread = [
+            f"{each.topic}/{each.partition}"
+            for each, offset in end.items()
+            if each not in view.partitions and start.get(each, 0) < offset
+        ]
+        if not unread:
+            return
+        text = f"the micro-batch has records of {unread}, which the options do not name"
+        if self._options.fail_on_data_loss:
+            raise OffsetError(f"{text}: name their topics too, or begin with a new checkpoint")
+        _log.warning("%s: they are left out", text)
 
     def _check(self, view: TopicsView) -> IdentityCheck:
         return IdentityCheck(

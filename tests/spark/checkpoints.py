@@ -43,6 +43,17 @@ def newest_offset(directory: Path) -> dict[str, Any]:
     return found
 
 
+def move_end(directory: Path, **changes: object) -> None:
+    """Change the end of the last micro-batch in a checkpoint, as if its driver had seen more, and
+    make Spark run it again.
+    """
+    file = newest(directory, "offsets")
+    *lines, offset = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, json.dumps({**json.loads(offset), **changes})]))
+    file.with_name(f".{file.name}.crc").unlink()
+    forget_commit(directory)
+
+
 def remove_ids(directory: Path) -> None:
     """Rewrite the offsets of a checkpoint as older releases wrote them."""
     for file in sorted((directory / "checkpoint" / "offsets").iterdir()):

@@ -3,7 +3,7 @@ transactions were.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
@@ -19,17 +19,23 @@ from broker_layer.kafka.record_batch import (
     read_header,
 )
 from broker_layer.log.state.state_entry import is_state_entry
+from broker_layer.log.topic_log import TopicLog
 from ledger_client import ClientConfig
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic import TopicId, new_topic
 from spark_io.common_options import ClientOptions
-from spark_io.errors import RecordsLostError, RecreatedError, UnknownTopicError
+from spark_io.errors import (
+    RecordsLostError,
+    RecordsUnreadableError,
+    RecreatedError,
+    UnknownTopicError,
+)
 from spark_io.topics.topic_access import TopicServices
 from spark_io.topics.topic_offsets import Bounds, TopicPartition
 from spark_io.topics.topic_ranges import RangeFinder
 from spark_io.topics.topic_splits import AbortedRecords, TopicRange
 from spark_io.topics.topic_view import TopicsView
-from tests.support.broker_layer.log_setting import KEY, LogSetting, append, small
+from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append, small
 from tests.support.ledger_client.cluster import TestCluster
 
 ORDERS = TopicPartition("orders", 0)
@@ -225,6 +231,80 @@ async def test_deleted_and_future_records_are_errors_or_left_out(
     assert sorted(await records_of(written.services, ranges)) == list(range(8, 20))
     assert await lenient.find(partition, 2, 5) == []
     assert "left out offsets 3 to 7, 5 in all" in caplog.text
+    await view.aclose()
+
+
+async def lead_without_telling(written: Written) -> None:
+    """Take over with a client that sends its LAC only with the next entry."""
+    written.epoch += 1
+    services = replace(
+        written.setting.services(), client=written.setting.cluster.client(lac_delay_s=600.0)
+    )
+    log = await TopicLog.take_over(
+        services, "orders", KEY, written.epoch, CONFIG, on_failed=lambda: None
+    )
+    written.setting.logs.append(log)
+
+
+async def test_records_that_are_not_visible_yet_are_not_lost(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a restart other bookies answered, which knew a newer LAC."""
+    monkeypatch.setattr("spark_io.topics.topic_partition.SETTLE_S", 0.01)
+    await lead_without_telling(written)
+    await written.write([b"seen"] * 5)
+    await written.write([b"hidden"] * 5)
+    view = await view_of(written)
+    partition = view.partitions[ORDERS]
+    assert view.bounds == {ORDERS: Bounds(0, 5)}
+    for fails in (True, False):
+        finder = RangeFinder(written.services, fail_on_data_loss=fails)
+        with pytest.raises(RecordsUnreadableError, match="offsets 5 to 9: they are not visible"):
+            await finder.find(partition, 2, 10)
+        with pytest.raises(RecordsUnreadableError, match="offsets 7 to 8"):
+            await finder.find(partition, 7, 9)
+    await written.write([b"later"])
+    finder = RangeFinder(written.services, fail_on_data_loss=False)
+    found = await records_of(written.services, await finder.find(partition, 2, 10))
+    assert sorted(found) == list(range(2, 10)), "the end is read again"
+    await view.aclose()
+
+
+@pytest.mark.parametrize("is_led_again", [True, False])
+async def test_records_after_the_certain_end_of_a_log_are_lost(
+    written: Written, caplog: pytest.LogCaptureFixture, *, is_led_again: bool
+) -> None:
+    await written.lead()
+    await written.write([b"x"] * 5)
+    if is_led_again:
+        await written.lead()
+    view = await view_of(written)
+    finder = RangeFinder(written.services, fail_on_data_loss=False)
+    found = await finder.find(view.partitions[ORDERS], 2, 10)
+    assert sorted(await records_of(written.services, found)) == [2, 3, 4]
+    assert "left out offsets 5 to 9, 5 in all: they do not exist" in caplog.text
+    await view.aclose()
+
+
+async def test_records_of_an_open_transaction_are_not_lost(
+    written: Written, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A checkpoint of a query that read uncommitted records may end behind them."""
+    await written.lead()
+    await written.write([b"x"] * 5)
+    await written.write([b"open"] * 5, producer_id=1)
+    view = await view_of(written)
+    partition = view.partitions[ORDERS]
+    finder = RangeFinder(written.services, fail_on_data_loss=False)
+    with pytest.raises(RecordsUnreadableError, match=r"offsets 5 to 9: .* a transaction is open"):
+        await finder.find(partition, 0, 10)
+    with pytest.raises(RecordsUnreadableError, match="offsets 5 to 9"):
+        await finder.find(partition, 0, 15)
+    assert "left out offsets 10 to 14" in caplog.text
+    await written.end(1, ControlKind.COMMIT)
+    await partition.settle()
+    ranges = await finder.find(partition, 0, 11)
+    assert sorted(await records_of(written.services, ranges)) == list(range(10))
     await view.aclose()
 
 

@@ -1,0 +1,93 @@
+"""Streams that start again while bookies know an older LAC than before: nothing is left out."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker_layer.kafka.record_batch import build_batch, read_header
+from ledger_client import ClientConfig
+from ledger_client import LedgerClient as AsyncLedgerClient
+from ledger_client.sync import LedgerClient
+from tests.spark.checkpoints import failure, forget_commit, move_end
+from tests.spark.conftest import SEEN_BY_ALL, RunningCluster
+from tests.spark.streams import finish, into_files, stream
+from tests.spark.topic_logs import WrittenTopic, records
+
+QUIET = ClientConfig(lac_delay_s=600.0)
+"""A writer sends its LAC only with the next entry, so that the last entry is not seen."""
+
+
+@pytest.fixture
+def name() -> str:
+    return f"events-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def topic(cluster: RunningCluster, name: str) -> Iterator[WrittenTopic]:
+    made = cluster.run(WrittenTopic.create(cluster.metadata, name))
+    yield made
+    cluster.run(made.aclose())
+
+
+@pytest.mark.parametrize("by_chain", [True, False])
+def test_entries_before_a_recorded_end_are_waited_for(
+    spark: SparkSession, cluster: RunningCluster, name: str, tmp_path: Path, *, by_chain: bool
+) -> None:
+    with LedgerClient(cluster.metadata, config=QUIET) as client:
+        chain = client.chain(name)
+        chain.create()
+        with client.create_ledger(SEEN_BY_ALL, metadata=chain.custom_metadata) as writer:
+            chain.publish([writer.info])
+            writer.append(b"seen")
+            writer.append(b"hidden")
+            chosen = {"chain": name} if by_chain else {"ledger": str(writer.id)}
+            frame = stream(spark, cluster, **chosen, failOnDataLoss="false")
+            assert finish(into_files(frame, tmp_path)) == [1]
+            move_end(tmp_path, **({"entry": 2} if by_chain else {str(writer.id): 2}))
+            query = into_files(frame, tmp_path)
+            writer.append(b"later")
+            assert finish(query) == [2]
+
+
+async def append(topic: WrittenTopic, first: int) -> None:
+    """Append five records that readers see after the next ones."""
+    data = build_batch(records(first, 5))
+    await topic.logs[0].append(read_header(data), data)
+
+
+def test_records_before_a_recorded_end_are_waited_for(
+    spark: SparkSession, cluster: RunningCluster, topic: WrittenTopic, tmp_path: Path
+) -> None:
+    async def lead() -> None:
+        await topic.client.aclose()
+        topic.client = AsyncLedgerClient(cluster.metadata, config=QUIET)
+        await topic.lead(0)
+
+    cluster.run(lead())
+    cluster.run(append(topic, 0))
+    cluster.run(append(topic, 5))
+    frame = stream(spark, cluster, "topic", topic=topic.name, failOnDataLoss="false")
+    assert finish(into_files(frame, tmp_path)) == [5]
+    move_end(tmp_path, **{topic.name: {"0": 10}})
+    query = into_files(frame, tmp_path)
+    cluster.run(append(topic, 10))
+    assert finish(query) == [10]
+
+
+def test_a_micro_batch_of_a_topic_that_is_no_longer_named_is_not_left_out(
+    spark: SparkSession, cluster: RunningCluster, topic: WrittenTopic, tmp_path: Path
+) -> None:
+    other = cluster.run(WrittenTopic.create(cluster.metadata, f"{topic.name}-2"))
+    for each in (topic, other):
+        cluster.run(each.lead(0))
+        cluster.run(each.append(0, records(0, 5)))
+    both = f"{topic.name},{other.name}"
+    assert finish(into_files(stream(spark, cluster, "topic", topic=both), tmp_path)) == [10]
+    forget_commit(tmp_path)
+    said = failure(stream(spark, cluster, "topic", topic=topic.name), tmp_path)
+    assert f"has records of ['{other.name}/0'], which the options do not name" in said
+    assert finish(into_files(stream(spark, cluster, "topic", topic=both), tmp_path)) == [10]
+    cluster.run(other.aclose())
