@@ -244,7 +244,8 @@ class LedgerReader(Handle):
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield batches from `start` on, as entries are confirmed; end when the ledger is closed
         and all entries were yielded. `timeout` limits each request, never the wait for new entries.
-        Raises the errors of `read`.
+        Raises the errors of `read`; EntryNotFoundError also if the closed ledger ends before the
+        entry that precedes `start`.
         """
         self._check_open()
         _check_range(start, start, self.id)
@@ -263,6 +264,12 @@ class LedgerReader(Handle):
                             position = EntryId(batch.last_entry_id + 1)
                             yield batch
                 elif self._ledger.is_closed:
+                    if position > lac + 1:  # a position that was stored; the ledger lost entries
+                        raise EntryNotFoundError(
+                            f"the closed ledger ends at entry {lac}, before the position {start}",
+                            ledger_id=self.id,
+                            entry_id=EntryId(start - 1),
+                        )
                     return
                 else:
                     for batch in await poller.wait():

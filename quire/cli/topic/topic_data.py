@@ -126,12 +126,12 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     )
     try:
         consumer.assign(partitions)
-        _seek(consumer, partitions, arguments.start, output)
+        least = _seek(consumer, partitions, arguments.start, output)
         ends = None if arguments.follow else consumer.end_offsets(partitions)
-        left = arguments.count
+        left: int | None = arguments.count
         while left != 0 and not _is_done(consumer, ends):
             for records in consumer.poll(timeout_ms=POLL_MS, max_records=left).values():
-                shown = records if left is None else records[:left]
+                shown = [each for each in records if each.offset >= least][:left]
                 left = None if left is None else left - len(shown)
                 _print(shown, as_json=output.as_json)
             sys.stdout.buffer.flush()
@@ -189,7 +189,10 @@ def _require_partitions(topic: str, wanted: Sequence[int], known: Container[int]
 
 def _seek(
     consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: str, output: Output
-) -> None:
+) -> int:
+    """Go to where reading begins; return the least offset of the records to print. A partition that
+    ends before the start is read from its end on, and its records below the start are left out.
+    """
     if start == "earliest":
         consumer.seek_to_beginning(*partitions)
     elif start == "latest":
@@ -197,13 +200,16 @@ def _seek(
     elif start.isdecimal():
         starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
         for each in partitions:
-            offset = max(int(start), starts[each])
+            offset, place = max(int(start), starts[each]), f"{each.topic}-{each.partition}"
             if offset > int(start):
-                place = f"{each.topic}-{each.partition}"
                 output.remark(f"{place} begins at {offset}: earlier records are deleted")
+            if offset > ends[each]:
+                output.remark(f"{place} ends at {ends[each]}: it has no record {offset} yet")
             consumer.seek(each, min(offset, ends[each]))
+        return int(start)
     else:
         raise UsageError(f"--from must be earliest, latest or an offset, not {start!r}")
+    return 0
 
 
 def _is_done(consumer: KafkaConsumer, ends: dict[TopicPartition, int] | None) -> bool:

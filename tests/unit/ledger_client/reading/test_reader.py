@@ -313,6 +313,18 @@ def test_one_polled_bookie_that_hangs_delays_a_tail_for_a_bounded_time() -> None
     run(scenario, entries=20, quorum=(3, 3, 2))
 
 
+def test_a_tail_from_beyond_the_end_of_a_closed_ledger_is_an_error() -> None:
+    async def scenario(world: World, reader: LedgerReader) -> None:
+        behind = asyncio.ensure_future(anext(reader.tail(22)))
+        await asyncio.sleep(0.1)
+        await close(world, 19)
+        with pytest.raises(EntryNotFoundError, match="ends at entry 19, before the position 22"):
+            await behind
+        assert [batch async for batch in reader.tail(20)] == []
+
+    run(scenario, entries=20)
+
+
 def test_an_idle_tail_does_not_spin() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         tail = reader.tail(20)

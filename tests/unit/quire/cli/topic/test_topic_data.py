@@ -1,16 +1,18 @@
-"""`quire topic produce` with a producer that is replaced by one that accepts or refuses records."""
+"""`quire topic produce|consume` with clients that are replaced by ones in memory."""
 
 import argparse
 import io
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from quire.cli.output import Output
 from quire.cli.topic import topic_data
-from quire.cli.topic.topic_data import TopicDataError, produce_topic
+from quire.cli.topic.topic_data import TopicDataError, consume_topic, produce_topic
 from quire.errors import ExitCode
 
 ACCEPTED = 3
@@ -101,3 +103,80 @@ def test_a_refused_record_ends_the_command_and_is_not_counted(
     with pytest.raises(TopicDataError, match=f"{ACCEPTED} records were acknowledged") as failure:
         produce(monkeypatch, b"line\n" * 5)
     assert failure.value.code is code
+
+
+class Consumer:
+    """A consumer of a partition with the records 2 to 4, and 5 to 9 after the first poll."""
+
+    def __init__(self, **_: object) -> None:
+        self._at, self._end = 0, 5
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these."""
+        (self._partition,) = partitions
+
+    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where the log begins."""
+        return dict.fromkeys(partitions, 2)
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where the log ends."""
+        return dict.fromkeys(partitions, self._end)
+
+    def seek(self, _: TopicPartition, offset: int) -> None:
+        """Go to an offset. Brokers refuse one beyond the end, and a consumer then begins again."""
+        self._at = offset if offset <= self._end else 2
+
+    def poll(self, timeout_ms: int, max_records: int | None) -> dict[TopicPartition, list[object]]:
+        """Return up to the wanted number of records."""
+        assert timeout_ms > 0
+        end = self._end if max_records is None else min(self._end, self._at + max_records)
+        offsets, self._at, self._end = range(self._at, end), end, 10
+        return {
+            self._partition: [
+                SimpleNamespace(partition=0, offset=n, timestamp=1, key=None, value=b"%d" % n)
+                for n in offsets
+            ]
+        }
+
+    def position(self, _: TopicPartition) -> int:
+        """Return the next offset."""
+        return self._at
+
+    def close(self, *, autocommit: bool) -> None:
+        """End."""
+        assert not autocommit
+
+
+@pytest.mark.parametrize(
+    ("start", "follow", "count", "printed", "remark"),
+    [
+        ("3", False, None, [3, 4], ""),
+        ("1", False, None, [2, 3, 4], "orders-0 begins at 2"),
+        ("8", False, None, [], "orders-0 ends at 5: it has no record 8 yet"),
+        ("8", True, 2, [8, 9], "orders-0 ends at 5"),
+    ],
+)
+def test_no_record_before_a_given_offset_is_printed(
+    start: str,
+    follow: bool,
+    count: int | None,
+    printed: list[int],
+    remark: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def found(*_: object, **__: object) -> tuple[dict[str, Any], list[int]]:
+        return {}, [0]
+
+    monkeypatch.setattr(topic_data, "_found", found)
+    monkeypatch.setattr(topic_data, "KafkaConsumer", Consumer)
+    printing = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printing))
+    arguments = argparse.Namespace(
+        topic="orders", partition=None, start=start, follow=follow, count=count, committed=False
+    )
+    remarks = io.StringIO()
+    output = Output(as_json=False, results=io.StringIO(), remarks=remarks)
+    assert consume_topic(arguments, output) == ExitCode.DONE
+    assert list(map(int, printing.getvalue().split())) == printed
+    assert remark in remarks.getvalue()
