@@ -60,7 +60,8 @@ def rest_after_failure(
         log_loss(ledger_id, at, wanted.last, str(error))
         return replace(wanted, first=wanted.last + 1)
     last = None if part.info is None else part.info.last_entry_id
-    if isinstance(error, EntryNotFoundError) and last is not None and last < wanted.last:
+    missed = error.entry_id if isinstance(error, EntryNotFoundError | EntryLostError) else None
+    if missed is not None and last is not None and last < missed:
         lost, why = max(at, last + 1), f"the ledger ends before entry {last + 1}"
         if options.fail_on_data_loss:
             raise DataLostError(ledger_id, lost, wanted.last, why) from error

@@ -72,8 +72,12 @@ class RangeFinder:
 
         Raises RecordsLostError, RecordsUnreadableError, LedgerError.
         """
-        first, end = await self._within(view, first_offset, end_offset)
-        now = view.now  # a snapshot: the end of the partition may change during waits
+        is_seen = first_offset >= end_offset or end_offset <= view.now.bounds.end
+        is_end_certain = not is_seen and await view.find_end()
+        now = view.now  # a snapshot: the bounds and the ledgers may change during waits
+        first, end = self._within(
+            view, now, (first_offset, end_offset), is_end_certain=is_end_certain
+        )
         wanted = [
             (each, max(first, each.base_offset), min(end, now.end_of(each)))
             for each in now.segments
@@ -114,22 +118,27 @@ class RangeFinder:
                 return AbortedPage.of(StateEntry.decode(data), older.end_offset)
         raise AssertionError("a read yields the requested entries, or raises")
 
-    async def _within(self, view: PartitionView, first: int, end: int) -> tuple[int, int]:
+    def _within(
+        self,
+        view: PartitionView,
+        now: PartitionNow,
+        offsets: tuple[int, int],
+        *,
+        is_end_certain: bool,
+    ) -> tuple[int, int]:
         """Return the existing part of a range of offsets. What is not visible yet is not lost."""
-        if first < end and first < (start := view.now.bounds.start):
+        first, end = offsets
+        if first < end and first < (start := now.bounds.start):
             gone = min(end, start)
             self._lose(view, first, gone, f"they are deleted: the log begins at {start} now")
             first = gone
-        if first < end and view.now.bounds.end < end:
-            is_certain = await view.find_end()
-            now = view.now
-            if is_certain and now.known_end < end:
-                gone = max(first, now.known_end)
-                self._lose(view, gone, end, f"they do not exist: the log ends at {gone} now")
-                end = gone
-            if first < end and now.bounds.end < end:
-                unseen = max(first, now.bounds.end)
-                raise RecordsUnreadableError(*view.partition, unseen, end, NOT_VISIBLE)
+        if first < end and is_end_certain and now.known_end < end:
+            gone = max(first, now.known_end)
+            self._lose(view, gone, end, f"they do not exist: the log ends at {gone} now")
+            end = gone
+        if first < end and now.bounds.end < end:
+            unseen = max(first, now.bounds.end)
+            raise RecordsUnreadableError(*view.partition, unseen, end, NOT_VISIBLE)
         return first, end
 
     async def _infos(self, ledger_ids: Sequence[LedgerId]) -> list[LedgerInfo | None]:

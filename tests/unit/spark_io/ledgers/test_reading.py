@@ -9,8 +9,17 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from bookie.wire.batch import BatchView, build_batch
-from ledger_client import EntryBatch, EntryNotFoundError, LedgerInfo, LedgerRange, RangePart
+from ledger_client import (
+    EntryBatch,
+    EntryLostError,
+    EntryNotFoundError,
+    LedgerError,
+    LedgerInfo,
+    LedgerRange,
+    RangePart,
+)
 from metadata.ids import EntryId, LedgerId
+from metadata.ledgers.lost_entries import LostRange
 from spark_io.errors import DataLostError
 from spark_io.ledgers import reading
 from spark_io.ledgers.options import ReadOptions
@@ -45,8 +54,9 @@ class HalfOfALedger:
 class ShortLedger:
     """Client of a closed ledger that ends before a planned range does."""
 
-    def __init__(self, info: LedgerInfo) -> None:
+    def __init__(self, info: LedgerInfo, error: LedgerError) -> None:
         self._info = info
+        self._error = error
         self._last = EntryId(int(info.last_entry_id or 0))
 
     def read_ranges(
@@ -55,8 +65,7 @@ class ShortLedger:
         (wanted,) = ranges
         ledger_id = LedgerId(wanted.ledger_id)
         if wanted.last > self._last:
-            error = EntryNotFoundError("", ledger_id=ledger_id, entry_id=EntryId(wanted.last))
-            yield [RangePart(0, self._info, None, error, self._last)]
+            yield [RangePart(0, self._info, None, self._error, self._last)]
             return
         for at in map(EntryId, range(wanted.first, wanted.last + 1)):
             data = build_batch(ledger_id, at, EntryId(-1), 0, [b"x"], 0)
@@ -66,12 +75,22 @@ class ShortLedger:
         return iter([self._info for _ in ledger_ids])
 
 
+WHERE: Any = {"ledger_id": LedgerId(7), "entry_id": EntryId(11)}
+ACCEPTED = LostRange(EntryId(8), EntryId(11), 1)
+
+
+@pytest.mark.parametrize(
+    "error", [EntryNotFoundError("", **WHERE), EntryLostError(lost=ACCEPTED, **WHERE)]
+)
 @pytest.mark.parametrize("include_value", ["true", "false"])
 def test_a_range_beyond_the_end_of_a_closed_ledger_is_read_up_to_its_end(
-    include_value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    include_value: str,
+    error: LedgerError,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     closed = replace(closed_ledger("abc"), last_entry_id=EntryId(7))
-    client = cast("Any", ShortLedger(LedgerInfo.of(closed)))
+    client = cast("Any", ShortLedger(LedgerInfo.of(closed), error))
     monkeypatch.setattr(reading, "client_of", lambda _: client)
     given = {"metadata": "zk://h:1/q", "ledger": "7", "includeValue": include_value}
     ranges = [EntryRange(7, 5, 11)]

@@ -286,6 +286,29 @@ async def test_records_after_the_certain_end_of_a_log_are_lost(
     await view.aclose()
 
 
+async def test_records_that_are_deleted_while_the_end_is_looked_for_are_reported(
+    written: Written, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written.lead()
+    for _ in range(4):
+        await written.write([b"x"] * 5)
+    view = await view_of(written)
+    partition = view.partitions[ORDERS]
+    find_end = partition.find_end
+
+    async def delete_and_find() -> bool:
+        await written.setting.logs[0].delete_records(8)
+        return await find_end()
+
+    monkeypatch.setattr(partition, "find_end", delete_and_find)
+    finder = RangeFinder(written.services, fail_on_data_loss=False)
+    found = await records_of(written.services, await finder.find(partition, 2, 25))
+    assert sorted(found) == list(range(8, 20))
+    assert "left out offsets 2 to 7" in caplog.text
+    assert "left out offsets 20 to 24" in caplog.text
+    await view.aclose()
+
+
 async def test_records_of_an_open_transaction_are_not_lost(
     written: Written, caplog: pytest.LogCaptureFixture
 ) -> None:
