@@ -47,6 +47,8 @@ class WrittenLedgers(WriterCommitMessage):
     ledgers: tuple[LinkedLedger, ...]
     since_index: int
     """Number of the chain's next link before the task wrote."""
+    chain_token: bytes
+    """Identity of the chain that the number belongs to."""
     query_id: str = ""
 
 
@@ -57,7 +59,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> Writ
     """
     client = client_of(options.client)
     chain = client.chain(options.chain)
-    since_index = chain.info().next_index
+    before = chain.info()
     query_id = query_id_of_task()
     custom = chain.custom_metadata | ({"spark.query": query_id} if query_id else {})
     rows = _Rows(map(_payloads, batches), options.ledger_bytes_max)
@@ -73,7 +75,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> Writ
             writer.append_many(rows)
         info = writer.info
         written.append(LinkedLedger(info.id, info.created_ms, info.last_entry_id, info.length))
-    return WrittenLedgers(tuple(written), since_index, query_id)
+    return WrittenLedgers(tuple(written), before.next_index, before.creation_token, query_id)
 
 
 def publish(
@@ -256,5 +258,8 @@ def _written(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenLedg
 def _withdraw(written: Sequence[WrittenLedgers], options: WriteOptions) -> None:
     ledger_ids = [ledger.ledger_id for each in written for ledger in each.ledgers]
     if ledger_ids:
-        since = min(each.since_index for each in written)
-        client_of(options.client).chain(options.chain).withdraw(ledger_ids, since_index=since)
+        chain = client_of(options.client).chain(options.chain)
+        token = chain.info().creation_token
+        is_same = all(each.chain_token == token for each in written)
+        since = min(each.since_index for each in written) if is_same else 0
+        chain.withdraw(ledger_ids, since_index=since)

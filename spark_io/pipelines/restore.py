@@ -66,6 +66,9 @@ def restore(
     client = client_of(checked.client)
     handle = client.chain(chain)
     handle.create(exist_ok=True)
+    application = f"restore into {chain}"
+    number = handle.last_batch(application)  # read before the links, which must not be older
+    number = -1 if number is None else number
     done = _restored_ids(checked.client, chain)
     noted = archived_rows(spark, path)
     ids = sorted(dict.fromkeys(noted if ledger_ids is None else ledger_ids))
@@ -80,15 +83,14 @@ def restore(
         step = wanted[start : start + LEDGERS_PER_STEP]
         how = _HowToWrite(checked, {name.lower() for name in given})
         linked = _write_back(spark, path, how, {each: noted[each] for each in step})
-        published = handle.publish(
-            linked, application=f"restore into {chain}", batch=len(done) + len(step)
-        )
+        number += 1
+        published = handle.publish(linked, application=application, batch=number)
         if not published.is_new:
             handle.withdraw([each.ledger_id for each in linked], since_index=0)
             raise SparkIoError(
                 f"another restore into chain {chain!r} runs at the same time: run this again"
             )
-        done |= {each: linked[number].ledger_id for number, each in enumerate(step)}
+        done |= {each: new.ledger_id for each, new in zip(step, linked, strict=True)}
     return {each: done[each] for each in ids}
 
 

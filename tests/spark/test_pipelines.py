@@ -132,6 +132,11 @@ def test_an_archive_is_restored_unchanged(
         assert restore(spark, cluster.metadata, path, chain, ledger_ids=again) == restored
     links = client.chain(chain).info().next_index
     assert links == 1
+    client.chain(chain).trim(links)
+    restore(spark, cluster.metadata, path, chain, ledger_ids=ids[:1])
+    assert client.chain(chain).info().next_index == links + 1, (
+        "the trimmed ledger is restored again"
+    )
 
 
 def test_an_interrupted_archive_continues(
