@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ledger_client import LedgerInfo, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
 from spark_io.common_options import ClientOptions
+from spark_io.errors import ChainTrimmedError
 from spark_io.ledgers.bounds import NO_BOUNDS, Bounds
 from spark_io.ledgers.chain_links import ReadLink, read_links, remembered_links
 from spark_io.ledgers.known_ledgers import PackedLedgers, infos_of, known_ledger
@@ -74,6 +75,14 @@ def find_ledgers(
     """
     if selection.chain:
         info = client.chain(selection.chain).info()
+        if 0 < bounds.first_link < info.first_index:
+            text = (
+                f"chain {selection.chain!r} begins at link {info.first_index} now, but "
+                f"startingLink is {bounds.first_link}: the links between were trimmed or replaced"
+            )
+            if fail_on_data_loss:
+                raise ChainTrimmedError(text)
+            _log.warning("%s; they are left out", text)
         end = info.next_index if bounds.end_link is None else bounds.end_link
         links = read_links(
             client,

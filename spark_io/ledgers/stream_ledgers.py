@@ -40,6 +40,7 @@ from spark_io.ledgers.positions import (
 )
 from spark_io.ledgers.selecting import find_ledgers
 from spark_io.ledgers.splits import EntryRange, KnownLedger
+from spark_io.ledgers.unreadable import log_loss
 
 LINKS_PER_BATCH_MAX: Final = 10_000
 """Maximum number of links of a chain in one micro-batch; the next one continues after them."""
@@ -120,12 +121,21 @@ class FollowedLedgers:
         first, changed = self._offsets(start)
         stop, lost = self._offsets(end)
         self._check.log([*changed, *lost])
+        self._log_unread(start, end)
         ranges = [
             self._open.range_to(known, first.get(key, 0), stop[key])
             for key, known in self._known.items()
             if key in stop
         ]
         return [each for each in ranges if each.count > 0]
+
+    def _log_unread(self, start: Mapping[str, object], end: Mapping[str, object]) -> None:
+        """Log entries of a micro-batch that are in ledgers that the query no longer reads."""
+        first, stop = (ledger_offsets_of(separated(each)[0]) for each in (start, end))
+        for ledger_id, offset in stop.items():
+            at = first.get(ledger_id, 0)
+            if ledger_id not in self._known and at < offset:
+                log_loss(ledger_id, at, offset - 1, "the query does not read this ledger any more")
 
     def _now(self) -> list[KnownLedger]:
         self._known = {key: self._open.now(each) for key, each in self._known.items()}

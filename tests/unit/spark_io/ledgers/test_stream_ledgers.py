@@ -13,6 +13,7 @@ from spark_io.errors import (
     RecreatedError,
 )
 from spark_io.identities import IDS_KEY
+from spark_io.ledgers.bounds import Bounds
 from spark_io.ledgers.chain_links import require_same_chain
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.selecting import find_ledgers
@@ -130,6 +131,21 @@ def test_the_chain_of_a_batch_query_is_known_to_its_tasks() -> None:
         require_same_chain(cluster, "events", SECOND, "planning")
 
 
+def test_a_batch_query_that_begins_at_trimmed_links_fails_or_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = cast("LedgerClient", OneCluster(counts=[4, 5, 6], first_index=2))
+    selection = ReadOptions.of({**ADDRESS, "chain": "events"}).selection
+    with pytest.raises(ChainTrimmedError, match="begins at link 2 now, but startingLink is 1"):
+        find_ledgers(cluster, selection, b"", bounds=Bounds(first_link=1))
+    for first in (0, 2, 1):
+        found = find_ledgers(
+            cluster, selection, b"", fail_on_data_loss=first != 1, bounds=Bounds(first_link=first)
+        )
+        assert [each.ledger_id for each in found.ledgers] == [102]
+    assert "the links between were trimmed or replaced; they are left out" in caplog.text
+
+
 def test_an_old_checkpoint_continues_on_a_chain_without_a_token() -> None:
     cluster = OneCluster(token=b"", counts=[10])
     end = old(stream(cluster).latest())
@@ -228,6 +244,18 @@ def test_a_ledger_that_the_checkpoint_does_not_name_is_new() -> None:
     cluster = OneCluster(ledgers={7: (FIRST, 10), 8: (FIRST, 5)})
     end = stream(cluster, ledgers="7").latest()
     assert counts_of(read_all(stream(cluster, ledgers="7,8"), end)[1]) == [(8, 0, 4)]
+
+
+def test_a_ledger_that_is_no_longer_named_fails_a_query_or_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = OneCluster(ledgers={7: (FIRST, 10), 8: (FIRST, 5)})
+    before = stream(cluster, ledgers="7,8")
+    start, end = before.earliest(), before.latest()
+    with pytest.raises(OffsetError, match=r"ledgers \[8\], which the options do not name"):
+        stream(cluster, ledgers="7").ranges(start, end)
+    assert counts_of(lenient(cluster, ledgers="7").ranges(start, end)) == [(7, 0, 9)]
+    assert "ledger 8: left out entries 0 to 4, 5 in all" in caplog.text
 
 
 def test_starting_offsets_of_ledgers() -> None:
