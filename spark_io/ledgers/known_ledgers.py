@@ -58,11 +58,13 @@ def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> Kno
     if info.last_entry_id is not None:
         return closed_ledger(info.id, info.last_entry_id, info.length, created_ms, token)
     with client.open_ledger(info.id, password=password, encryption=AS_STORED) as reader:
+        reader.learn_last_confirmed()
+        is_closed = reader.is_closed  # read first: the end of a closed ledger does not change
         return KnownLedger(
             info.id,
-            reader.learn_last_confirmed() + 1,
+            reader.last_confirmed + 1,
             ENTRY_BYTES_ASSUMED,
-            is_closed=reader.is_closed,
+            is_closed=is_closed,
             creation_token=token,
             created_ms=created_ms,
         )

@@ -1,6 +1,7 @@
 """A recorded end is reached, or the query fails: entries before it are never left out silently."""
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from spark_io.errors import DataLostError, ReadFailedError
 from spark_io.ledgers import batch
+from spark_io.ledgers.known_ledgers import known_ledger
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.splits import EntryRange
 from spark_io.ledgers.stream_ledgers import FollowedSource, Offset
@@ -16,6 +18,7 @@ from tests.support.spark_io.one_cluster import (
     ADDRESS,
     ALL,
     OneCluster,
+    OneReader,
     counts_of,
     lenient,
     read_all,
@@ -102,6 +105,22 @@ def test_the_end_of_a_query_is_reached_if_its_ledger_is_closed_meanwhile() -> No
     source = stream(cluster)
     assert source.advance(start, end, ALL) == end
     assert counts_of(source.ranges(start, end)) == [(NEWEST, 0, 11)]
+
+
+def test_a_ledger_that_is_closed_while_it_is_looked_at_has_its_last_end() -> None:
+    """Its last entries were confirmed together with its end."""
+
+    class Closing(OneReader):
+        @property
+        def is_closed(self) -> bool:  # type: ignore[explicit-override]
+            self.cluster.lac = self.cluster.closed_at = 11
+            return super().is_closed
+
+    cluster = OneCluster(counts=[0], lac=7)
+    info = OneReader(cluster, NEWEST).info
+    client = SimpleNamespace(open_ledger=lambda *_, **_options: Closing(cluster, NEWEST))
+    known = known_ledger(cast("Any", client), cast("Any", info), b"")
+    assert (known.end, known.is_closed) == (12, True)
 
 
 def planned(cluster: OneCluster, monkeypatch: pytest.MonkeyPatch, end: int) -> list[EntryRange]:
