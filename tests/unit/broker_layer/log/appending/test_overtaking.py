@@ -22,7 +22,9 @@ async def code_of(answer: "asyncio.Future[Appended]") -> ErrorCode:
     return refusal.value.code
 
 
-async def test_batch_does_not_overtake_one_that_was_refused_after_a_wait(setting: LogSetting) -> None:
+async def test_batch_does_not_overtake_one_that_was_refused_after_a_wait(
+    setting: LogSetting,
+) -> None:
     await append(await setting.take_over(1), batch(b"of another producer"))
     log = await setting.take_over(2)
     for bookie in setting.cluster.bookies[1:]:
