@@ -218,8 +218,8 @@ class PartitionView:
         return PartitionNow(
             bounds,
             self._segments,
-            state.aborted,
-            state.older,
+            state.aborted if self._is_committed else (),
+            state.older if self._is_committed else None,
             self._tail.reader.id,
             self._tail.last_entry_id,
             state.next_offset,

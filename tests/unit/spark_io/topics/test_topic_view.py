@@ -212,6 +212,22 @@ async def test_reads_of_uncommitted_records_cover_everything(written: Written) -
     await view.aclose()
 
 
+async def test_reads_of_uncommitted_records_have_those_of_aborted_transactions(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest entry is a state entry, which names these transactions."""
+    monkeypatch.setattr("broker_layer.log.state.partition_state.ABORTED_MAX", 2)
+    await written.lead()
+    for _ in range(2):
+        await written.write([b"aborted"] * 5, producer_id=1)
+        await written.end(1, ControlKind.ABORT)
+    view = await view_of(written, is_committed=False)
+    finder = RangeFinder(written.services, fail_on_data_loss=True)
+    ranges = await finder.find(view.partitions[ORDERS], 0, view.bounds[ORDERS].end)
+    assert await records_of(written.services, ranges) == written.values
+    await view.aclose()
+
+
 async def test_deleted_and_future_records_are_errors_or_left_out(
     written: Written, caplog: pytest.LogCaptureFixture
 ) -> None:
