@@ -175,7 +175,9 @@ class ProducerStates:
     def await_first(self, header: RecordBatchHeader, now_ms: int) -> None:
         """Await the sequence of a batch that was refused for now, if its producer is unknown."""
         producer_id, sequence = header.producer_id, header.base_sequence
-        if producer_id in self._states:
+        known = self._awaited.get(producer_id)
+        is_late = known is not None and known.producer_epoch > header.producer_epoch
+        if producer_id in self._states or is_late:
             return
         awaited = self._awaited_from(header, now_ms)
         if awaited is not None and _is_behind(sequence, awaited):

@@ -207,6 +207,14 @@ def test_first_sequence_is_awaited_for_a_time() -> None:
     assert made.check(header(1), is_log_empty=False, now_ms=over_ms) == Accept()
 
 
+def test_late_batch_of_an_older_epoch_does_not_end_the_wait() -> None:
+    made = states()
+    made.await_first(header(0, epoch=1), NOW)
+    made.await_first(header(7, epoch=0), NOW)
+    verdict = made.check(header(1, epoch=1), is_log_empty=False, now_ms=NOW)
+    assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_first_sequences_of_a_limited_number_of_producers_are_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
