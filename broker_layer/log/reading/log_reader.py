@@ -57,6 +57,8 @@ POSITIONS_MAX: Final = 2 * CURSORS_MAX
 INDICES_MAX: Final = 16
 PAGES_MAX: Final = 2
 """Maximum number of entries whose aborted transactions are kept, each up to 100,000."""
+KNOWN_PAGES_MAX: Final = 10_000
+"""Maximum number of such entries that are passed over without being read again."""
 SEARCH_BYTES: Final = 512 * 1024
 OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
 OPENED_RECORDS_MAX: Final = 100_000
@@ -186,7 +188,8 @@ class LogReader:
         if page is None:
             page = AbortedPage.of(await self._state_entry(older.place), older.end_offset)
             least = min((each.first_offset for each in page.aborted), default=older.end_offset)
-            self._known_pages[older] = _KnownPage(least, page.older)
+            if len(self._known_pages) < KNOWN_PAGES_MAX:
+                self._known_pages[older] = _KnownPage(least, page.older)
             self._pages[older] = page
             while len(self._pages) > PAGES_MAX:
                 self._pages.popitem(last=False)

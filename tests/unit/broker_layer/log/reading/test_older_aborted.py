@@ -14,6 +14,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
+from broker_layer.log.reading import log_reader
 from broker_layer.log.state import partition_state
 from broker_layer.log.topic_log import TopicLog
 from tests.support.broker_layer.log_setting import LogSetting, append, small
@@ -72,6 +73,19 @@ async def check(log: TopicLog, made: Transactions) -> None:
             assert [each for each in read.aborted if each in needed] == needed
             known = [(producer_id, first) for producer_id, first, _ in made.aborted]
             assert all(each in known for each in read.aborted)
+
+
+async def test_a_limited_number_of_places_is_kept(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_state, "ABORTED_MAX", 4)
+    monkeypatch.setattr(log_reader, "KNOWN_PAGES_MAX", 2)
+    made = Transactions(1)
+    log = await setting.take_over(1, small(segment_bytes=3_000), tail_bytes=500)
+    await made.write(log, 60)
+    await made.end_all(log)
+    await check(log, made)
+    assert len(log._reader._known_pages) == 2
 
 
 @pytest.mark.parametrize("seed", range(3))
