@@ -157,6 +157,6 @@ BUGS = (
             ),
             Edit(HOST, "        return self._log.lead_refusal\n", "        return None\n"),
         ),
-        (topics("coordinators"),),
+        (topics("members"),),
     ),
 )

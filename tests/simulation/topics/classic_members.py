@@ -67,10 +67,13 @@ class _Member:
         """Return the coordinator's answer, and its host. Raises Unanswered."""
         try:
             broker = await self.client.coordinator_of(GROUP, CLASSIC_GROUP)
+            lapsed = self.client.lapsed_session(broker)
             answer = await self.client.ask(broker, api_key, version, request, patience_s)
         except Unanswered:
             self.client.doubt_coordinator(GROUP, CLASSIC_GROUP)
             raise
+        if isinstance(answer, HeartbeatResponse):  # others may take longer than a session
+            self.client.judge_lapse(broker, lapsed, answer.error_code)
         return answer, f"broker-{broker}"
 
 

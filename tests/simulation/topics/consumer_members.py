@@ -194,6 +194,7 @@ async def _ask(
     client = member.client
     try:
         broker = await client.coordinator_of(GROUP, CONSUMER_GROUP)
+        lapsed = client.lapsed_session(broker)
         response = await client.ask(
             broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, request, PATIENCE_S
         )
@@ -201,6 +202,7 @@ async def _ask(
         client.doubt_coordinator(GROUP, CONSUMER_GROUP)
         raise
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
+    client.judge_lapse(broker, lapsed, response.error_code)
     return response, f"broker-{broker}"
 
 

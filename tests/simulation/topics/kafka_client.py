@@ -42,6 +42,12 @@ TRANSACTION: Final = 1
 METADATA_VERSION: Final = 10
 FIND_COORDINATOR_VERSION: Final = 2
 ID_CHARS: Final = 12
+NOT_JUDGED: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Error codes with which a broker judges no request of a group."""
 _HEAD = struct.Struct(">ihhi")
 
 
@@ -253,6 +259,23 @@ class KafkaClient:
         """Return the process that runs on a broker's machine now."""
         node = self._cluster.brokers[broker]
         return Leader(broker, node.starts, node.may_be_replaced)
+
+    def lapsed_session(self, broker: int) -> tuple[int, int] | None:
+        """Return the session of a broker's process if it has lapsed; None while it lives."""
+        node = self._cluster.brokers[broker]
+        if node.store is None or not node.may_be_replaced:
+            return None
+        return node.starts, node.store.session_id
+
+    def judge_lapse(self, broker: int, lapsed: tuple[int, int] | None, code: int) -> None:
+        """Check that a coordinator whose session had `lapsed` before a request, and did not come
+        back, did not judge it: another broker may be the coordinator.
+        """
+        is_lapsed = lapsed is not None and lapsed == self.lapsed_session(broker)
+        if is_lapsed and code not in NOT_JUDGED:
+            answer = ErrorCode(code).name
+            text = f"broker {broker} answered {self._name} {answer} after its session had lapsed"
+            self._cluster.model.report("lapsed coordinator", text)
 
     def doubt_leader(self, topic: str, partition: int) -> None:
         """Drop the known leader of a partition."""
