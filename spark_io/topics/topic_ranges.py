@@ -30,6 +30,7 @@ from broker_layer.log.state.state_entry import (
     older_aborted,
 )
 from broker_layer.log.state.transaction_index import AbortedTransaction
+from ledger_client.errors import LedgerNotFoundError
 from ledger_client.info import LedgerInfo
 from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
@@ -107,15 +108,22 @@ class RangeFinder:
         return ranges
 
     async def _page_of(self, older: OlderAborted, _: int) -> AbortedPage:
-        """Return the aborted transactions that a state entry names."""
+        """Return the aborted transactions that a state entry names. If its ledger was deleted, all
+        of them were in it, or before it, and are deleted too.
+        """
         services, place = self._services, older.place
         ledger_id, entry_id = place.ledger_id, place.entry_id
-        async with (
-            services.client.open_ledger(ledger_id, password=services.password) as reader,
-            aclosing(look_at(reader, entry_id, entry_id)) as entries,
-        ):
-            async for _, data, _ in entries:
-                return AbortedPage.of(StateEntry.decode(data), older.end_offset)
+        try:
+            async with (
+                services.client.open_ledger(ledger_id, password=services.password) as reader,
+                aclosing(look_at(reader, entry_id, entry_id)) as entries,
+            ):
+                async for _, data, _ in entries:
+                    return AbortedPage.of(StateEntry.decode(data), older.end_offset)
+        except LedgerNotFoundError:
+            if await self._infos([ledger_id]) != [None]:
+                raise
+            return AbortedPage((), None)
         raise AssertionError("a read yields the requested entries, or raises")
 
     def _within(

@@ -325,6 +325,29 @@ async def test_records_that_are_deleted_while_the_end_is_looked_for_are_reported
     await view.aclose()
 
 
+async def test_a_deleted_ledger_that_named_aborted_transactions_is_not_needed(
+    written: Written, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it named was in it, or before it."""
+    monkeypatch.setattr("broker_layer.log.state.partition_state.ABORTED_MAX", 2)
+    for _ in range(3):
+        await written.lead()
+        for _ in range(3):
+            await written.write([b"aborted"] * 5, producer_id=1)
+            await written.end(1, ControlKind.ABORT)
+    await written.write([b"kept"] * 5)
+    view = await view_of(written)
+    partition, log = view.partitions[ORDERS], written.setting.logs[0]
+    last = partition.now.segments[-1]
+    await log.delete_records(last.base_offset)
+    await log.enforce_retention(written.setting.now_ms)
+    finder = RangeFinder(written.services, fail_on_data_loss=False)
+    found = await finder.find(partition, 0, log.log_end_offset)
+    assert set((await records_of(written.services, found)).values()) == {b"kept"}
+    assert f"left out offsets 0 to {partition.now.segments[1].base_offset - 1}" in caplog.text
+    await view.aclose()
+
+
 async def test_records_of_an_open_transaction_are_not_lost(
     written: Written, caplog: pytest.LogCaptureFixture
 ) -> None:
