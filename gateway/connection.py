@@ -123,7 +123,7 @@ class ClientConnection(ServerConnection):
     @override
     def holder(self) -> str:
         """See `ServerConnection`."""
-        return (self._session.principal if self._session else "") or self.address
+        return (self._session.principal if self._session else "") or self.network
 
     @property
     @override

@@ -6,11 +6,16 @@ Invariants: at most `places_max` places are taken, and at most `share_max` of on
 client that takes all it can get keeps no other out; only holders with places are kept.
 """
 
+import ipaddress
 from collections import Counter
+from typing import Final
+
+NETWORK_BITS: Final = 64
+"""Length of the prefix of an IPv6 network: a host has all addresses of one."""
 
 
 class Shares:
-    """Places of one kind. A holder is a principal, or the address of a client without one."""
+    """Places of one kind. A holder is a principal, or the network of a client without one."""
 
     def __init__(self, places_max: int, share_max: int) -> None:
         self._places_max = places_max
@@ -46,3 +51,18 @@ class Shares:
         self._of_holder[holder] -= count
         if not self._of_holder[holder]:
             del self._of_holder[holder]
+
+
+def network_of(address: str) -> str:
+    """Return what an address counts as: itself, or its network if it is one of IPv6, because a
+    client can use as many of these as it likes.
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found), NETWORK_BITS), strict=False))

@@ -14,6 +14,7 @@ import socket
 from abc import ABC, abstractmethod
 from typing import Final, cast
 
+from security.shares import network_of
 from serving.address_limits import plain_address
 from serving.connection_context import ConnectionContext
 from serving.overriding import override
@@ -33,6 +34,8 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         self._transport: asyncio.Transport | None = None
         self.address = ""
         """Address of the client, without its port."""
+        self.network = ""
+        """What that address counts as, for a client without a principal."""
         self._pause = Pause.NONE
         self._waiting_since_s = 0.0
         """Start of the wait for the client: to send a request, to finish a frame, or to read
@@ -51,6 +54,7 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         self._transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
         self.address = plain_address(str(name[0])) if name else "unknown"
+        self.network = network_of(self.address)
         self._waiting_since_s = self._context.now()
         self._transport.set_write_buffer_limits(self._context.limits.write_buffer_bytes_max)
         self._context.connection_made(self)
@@ -98,8 +102,8 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
 
     @property
     def holder(self) -> str:
-        """Who holds the room of the connection's answers: a principal, or an address."""
-        return self.address
+        """Who holds the room of the connection's answers: a principal, or a network."""
+        return self.network
 
     def count_unsent(self) -> None:
         """Count the unsent bytes, when some of them may have been sent."""

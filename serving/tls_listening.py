@@ -26,8 +26,7 @@ from functools import partial
 from typing import Final
 
 from security.refused_certificates import RefusedCertificates
-from security.shares import Shares
-from serving.address_limits import plain_address
+from security.shares import Shares, network_of
 from serving.handshake_alert import AlertingContext
 from serving.server_log import ServerLog
 from serving.tls_transport import begin_tls
@@ -90,12 +89,12 @@ class TlsListener:
         self._handshakes: dict[asyncio.Task[None], None] = {}
         limits = listening.limits
         self._places = Shares(limits.handshakes_max, limits.handshakes_of_address_max)
-        """Handshakes under way, by the address of the client."""
+        """Handshakes under way, by the network of the client."""
         self._contexts: list[AlertingContext] = []
         """Contexts that no handshake uses; as many as handshakes were under way at once."""
         self._second = 0
         self._begun = self._new_second()
-        """Handshakes that began in this second, by the address of the client."""
+        """Handshakes that began in this second, by the network of the client."""
 
     async def open(self, host: str, port: int, backlog: int) -> tuple[str, int]:
         """Bind the addresses of a host that this machine has, and return the first one. Raises
@@ -145,25 +144,25 @@ class TlsListener:
                 self._listening.log.warning("accept failed", reason=str(error))
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            address = plain_address(str(name[0]))
-            if not self._take_room(address, loop.time()):
+            network = network_of(str(name[0]))
+            if not self._take_room(network, loop.time()):
                 self._listening.counters.handshakes_refused += 1
                 connection.close()
                 continue
             task = loop.create_task(self._begin(connection))
             self._handshakes[task] = None
-            task.add_done_callback(partial(self._note_done, address))
+            task.add_done_callback(partial(self._note_done, network))
 
-    def _note_done(self, address: str, task: "asyncio.Task[None]") -> None:
+    def _note_done(self, network: str, task: "asyncio.Task[None]") -> None:
         del self._handshakes[task]
-        self._places.give_back(address)
+        self._places.give_back(network)
 
-    def _take_room(self, address: str, now_s: float) -> bool:
+    def _take_room(self, network: str, now_s: float) -> bool:
         if int(now_s) != self._second:
             self._second, self._begun = int(now_s), self._new_second()
-        if not self._begun.has_share(address) or not self._places.take(address):
+        if not self._begun.has_share(network) or not self._places.take(network):
             return False
-        return self._begun.take(address)
+        return self._begun.take(network)
 
     def _new_second(self) -> Shares:
         limits = self._listening.limits

@@ -3,8 +3,8 @@
 Leaves where a request has its token to `serving.admin` and `quire.console`.
 
 Invariants: in LOGINS_PERIOD_S at most LOGINS_OF_ADDRESS_MAX wrong tokens of one address are
-compared; what an address sends keeps no other out. Many addresses together may try more: they guess
-no token of TOKEN_CHARACTERS_MIN characters.
+compared, or of one network of IPv6 (`network_of`); what one sends keeps no other out. Many
+addresses together may try more: they guess no token of TOKEN_CHARACTERS_MIN characters.
 """
 
 import hmac
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from security.errors import SecretError
+from security.shares import network_of
 
 LOGINS_OF_ADDRESS_MAX: Final = 30
 LOGINS_PERIOD_S: Final = 60.0
@@ -41,19 +42,19 @@ class TokenCheck:
 
     def is_token(self, token: str, address: str) -> bool:
         """Return whether a client of an address sends the token. Raises TooManyLoginsError."""
-        now_s = self._now()
+        now_s, holder = self._now(), network_of(address)
         if now_s - self._since_s >= LOGINS_PERIOD_S:
             self._since_s = now_s
             self._failed.clear()
-        if self._failed.get(address, 0) >= LOGINS_OF_ADDRESS_MAX:
+        if self._failed.get(holder, 0) >= LOGINS_OF_ADDRESS_MAX:
             raise TooManyLoginsError
         # Bytes of a header that are not UTF-8 are lone surrogates.
         given = token.encode(errors="surrogateescape")
         if self._token and hmac.compare_digest(given, self._token):
             return True
-        if address not in self._failed and len(self._failed) >= ADDRESSES_MAX:
+        if holder not in self._failed and len(self._failed) >= ADDRESSES_MAX:
             del self._failed[next(iter(self._failed))]
-        self._failed[address] += 1
+        self._failed[holder] += 1
         return False
 
 

@@ -163,7 +163,7 @@ class ClientConnection(ServerConnection):
     @override
     def holder(self) -> str:
         """See `ServerConnection`."""
-        return self._principal or self.address
+        return self._principal or self.network
 
     @property
     @override

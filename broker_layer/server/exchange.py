@@ -28,6 +28,10 @@ class Requester(Protocol):
     principal: Principal
     is_private: bool
 
+    @property
+    def holder(self) -> str:
+        """Return who holds what the client uses: its principal, or the network of one without."""
+
     def answered(self, exchange: "Exchange") -> None:
         """Send the answers that are next in order."""
 

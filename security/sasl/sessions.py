@@ -20,7 +20,7 @@ from security.errors import SaslError, SaslMechanismError
 from security.principal import ANONYMOUS, Principal
 from security.sasl.authenticator import SaslAuthenticator
 from security.sasl.mechanism import Mechanism, SaslExchange
-from security.shares import Shares
+from security.shares import Shares, network_of
 
 LOGIN_S_MAX: Final = 10.0
 """Maximum time of a login."""
@@ -57,7 +57,7 @@ class SaslSessions:
         """`under_way_max` is the maximum number of connections that are about to log in."""
         self.authenticator = authenticator
         self._places = Shares(under_way_max, max(2, under_way_max // ADDRESS_SHARE))
-        """Connections that are about to log in, by the address of the client."""
+        """Connections that are about to log in, by the network of the client."""
         self._under_way: dict[SaslSession, None] = {}
         self._done: dict[SaslSession, None] = {}
 
@@ -70,9 +70,10 @@ class SaslSessions:
         """Begin the session of a new connection from an address; None if too many are about to log
         in, altogether or from there.
         """
-        if not self._places.take(address):
+        network = network_of(address)
+        if not self._places.take(network):
             return None
-        session = SaslSession(self, end, address)
+        session = SaslSession(self, end, network)
         self._under_way[session] = None
         return session
 
@@ -97,17 +98,17 @@ class SaslSessions:
         if session not in self._under_way:
             return
         del self._under_way[session]
-        self._places.give_back(session.address)
+        self._places.give_back(session.network)
 
 
 class SaslSession:
     """Login of one connection, and the logins that follow on it."""
 
-    def __init__(self, sessions: SaslSessions, end: EndSession, address: str) -> None:
+    def __init__(self, sessions: SaslSessions, end: EndSession, network: str) -> None:
         self._sessions = sessions
         self._end = end
-        self.address = address
-        """Address of the client."""
+        self.network = network
+        """Network of the client."""
         self._exchange: SaslExchange | None = None
         self._mechanism = ""
         """Mechanism of the exchange, or of the last one that was complete."""

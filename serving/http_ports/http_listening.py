@@ -17,8 +17,7 @@ from typing import Final, cast
 from aiohttp import web
 
 from security.refused_certificates import RefusedCertificates
-from security.shares import Shares
-from serving.address_limits import plain_address
+from security.shares import Shares, network_of
 from serving.http_ports.http_log import http_logger
 from serving.overriding import override
 from serving.server_log import ServerLog
@@ -104,8 +103,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, serve: Callable[[], asyncio.Protocol], shares: Shares) -> None:
         self._serve = serve
         self._shares = shares
-        self._address: str | None = None
-        """Address of the client while the connection is counted."""
+        self._network: str | None = None
+        """Network of the client while the connection is counted."""
         self._inner: asyncio.Protocol | None = None
         self._transport: asyncio.Transport | None = None
         self._last = b""
@@ -120,11 +119,11 @@ class _Connection(asyncio.Protocol):
         # That of uvloop is no subclass.
         self._transport = transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
-        address = plain_address(str(name[0])) if name else "unknown"
-        if not self._shares.take(address):
+        network = network_of(str(name[0])) if name else "unknown"
+        if not self._shares.take(network):
             transport.abort()
             return
-        self._address = address
+        self._network = network
         self._head = asyncio.get_running_loop().call_later(HEAD_S, transport.abort)
         self._inner = self._serve()
         self._inner.connection_made(transport)
@@ -163,8 +162,8 @@ class _Connection(asyncio.Protocol):
         for timer in (self._head, self._stall):
             if timer is not None:
                 timer.cancel()
-        if self._address is not None:
-            self._shares.give_back(self._address)
-        inner, self._inner, self._address = self._inner, None, None
+        if self._network is not None:
+            self._shares.give_back(self._network)
+        inner, self._inner, self._network = self._inner, None, None
         if inner is not None:
             inner.connection_lost(error)

@@ -162,7 +162,7 @@ class BrokerConnection(ServerConnection):
     @override
     def holder(self) -> str:
         """See `ServerConnection`."""
-        return self.client_host if self.principal == ANONYMOUS else self.principal.text
+        return self.network if self.principal == ANONYMOUS else self.principal.text
 
     @override
     def throttle(self, delay_s: float) -> None:

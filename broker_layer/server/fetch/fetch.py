@@ -45,7 +45,6 @@ from broker_layer.server.fetch.fetch_sessions import (
 from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.turns import Turns
-from security.principal import ANONYMOUS
 from tracing import spans as tracing
 
 PARTITIONS_PER_SLICE: Final = 100
@@ -108,7 +107,7 @@ class FetchService:
             request.session_epoch,
             _positions(request),
             _forgotten(request),
-            owner=_owner(exchange),
+            owner=FetchOwner(exchange.requester.holder, exchange.requester.connection_id),
             uses_topic_ids=by_id,
             now_s=now_s,
         )
@@ -263,13 +262,6 @@ class FetchService:
                 )
             )
         return topics
-
-
-def _owner(exchange: Exchange) -> FetchOwner:
-    requester = exchange.requester
-    is_known = requester.principal != ANONYMOUS
-    holder = requester.principal.text if is_known else requester.client_host
-    return FetchOwner(holder, requester.connection_id)
 
 
 def _is_enough(total: int, reads: list[PartitionRead], bytes_min: int, bounds: ReadBounds) -> bool:

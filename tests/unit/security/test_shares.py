@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from security.fair_queue import FairQueue, QueueFullError
-from security.shares import Shares
+from security.shares import Shares, network_of
 
 
 def test_a_holder_has_at_most_its_share() -> None:
@@ -24,6 +24,22 @@ def test_several_places_are_taken_together_or_not_at_all() -> None:
     assert (shares.has_free(5), shares.has_share("b", 6)) == (True, False)
     shares.give_back("a", 5)
     assert (len(shares), shares.take("b", 6)) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2::7", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::7", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_all_addresses_of_an_ipv6_network_count_as_one(address: str, network: str) -> None:
+    assert network_of(address) == network
 
 
 class Requests:

@@ -58,6 +58,15 @@ def test_a_wrong_token_is_refused_and_guessing_is_limited() -> None:
     assert sessions.log_in("secret", "a")
 
 
+def test_guesses_from_one_ipv6_network_are_those_of_one_client() -> None:
+    sessions = Sessions("secret", Clock())
+    for number in range(LOGINS_OF_ADDRESS_MAX):
+        assert sessions.log_in("guess", f"2001:db8::{number:x}") is None
+    with pytest.raises(TooManyLoginsError):
+        sessions.log_in("secret", "2001:db8::ffff")
+    assert sessions.log_in("secret", "2001:db8:0:1::1"), "others log in meanwhile"
+
+
 def test_guesses_from_many_addresses_keep_no_other_out() -> None:
     sessions = Sessions("secret", Clock())
     for number in range(ADDRESSES_MAX + 1):

@@ -145,6 +145,14 @@ async def test_a_client_that_has_left_proves_nothing() -> None:
     assert clients.sessions.count == 0
 
 
+async def test_one_ipv6_network_leaves_room_for_others() -> None:
+    clients = Clients(12)
+    for number in range(3):
+        clients.begin(f"2001:db8::{number}")
+    assert clients.sessions.begin(clients.ends.append, "2001:db8::9") is None
+    clients.begin("2001:db8:0:1::1").forget()
+
+
 async def test_one_address_leaves_room_for_others() -> None:
     clients = Clients(12)
     of_one = [clients.begin() for _ in range(3)]
