@@ -4,12 +4,14 @@ Leaves storing changes to `topic_changes.py`, waiting for other brokers to `spre
 rows of an answer to `shown_configs.py`.
 
 Invariants: only settings of topics are altered here; those of brokers are altered in their
-configuration. Each resource has its own answer. Its settings are altered together or not at all.
+configuration. Each resource has its own answer. Its settings are altered together or not at all;
+those of one that a request names twice are not.
 
 Source: KIP-133, KIP-226, KIP-339, KIP-569, KIP-1142.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, TypeVar
 
@@ -22,7 +24,7 @@ from broker_layer.administration.shown_configs import (
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.control.topic_changes import ConfigChange, TopicChanges
+from broker_layer.control.topic_changes import LOOK_UPS_MAX, ConfigChange, TopicChanges
 from broker_layer.errors import TopicError, unknown_topic
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -56,7 +58,13 @@ _AlteredIncrementally = IncrementalAlterConfigsResponse.AlterConfigsResourceResp
 _AskedResource = (
     AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
 )
-AnswerT = TypeVar("AnswerT")
+ResourceT = TypeVar(
+    "ResourceT",
+    AlterConfigsRequest.AlterConfigsResource,
+    IncrementalAlterConfigsRequest.AlterConfigsResource,
+)
+AnswerT = TypeVar("AnswerT", _Altered, _AlteredIncrementally)
+NAMED_TWICE: Final = "the resource is named more than once: name each once"
 
 MOVE_THROTTLES: Final = (
     "leader.replication.throttled.rate",
@@ -164,39 +172,62 @@ class ConfigAdmin:
         """Answer AlterConfigs: replace all settings of a topic."""
         assert isinstance(request, AlterConfigsRequest), "the dispatcher selects by API"
         del context
-        answers, turns = [], Turns()
-        for resource in request.resources:
-            await turns.pass_on()
+
+        def change_of(resource: AlterConfigsRequest.AlterConfigsResource) -> ConfigChange:
             given = {each.name: each.value for each in resource.configs if each.value is not None}
-            change, is_dry = _replacing(given, is_strict=self._is_strict), request.validate_only
-            answers.append(await self._answer(_Altered, resource, change, is_dry=is_dry))
-        await self._wait_until_shown(answers, is_dry=request.validate_only)
+            return _replacing(given, is_strict=self._is_strict)
+
+        answers = await self._answers(request.resources, change_of, _Altered, request.validate_only)
         return AlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
     async def alter_incrementally(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer IncrementalAlterConfigs."""
         assert isinstance(request, IncrementalAlterConfigsRequest), "the dispatcher selects by API"
         del context
-        answers, turns = [], Turns()
-        for resource in request.resources:
-            await turns.pass_on()
+
+        def change_of(resource: _Steps) -> ConfigChange | None:
             if _ends_throttles(resource):
-                answers.append(
-                    _AlteredIncrementally(
-                        error_code=ErrorCode.NONE,
-                        error_message=None,
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                    )
-                )
-                continue
-            change = _stepping(list(resource.configs), is_strict=self._is_strict)
-            is_dry = request.validate_only
-            answers.append(
-                await self._answer(_AlteredIncrementally, resource, change, is_dry=is_dry)
-            )
-        await self._wait_until_shown(answers, is_dry=request.validate_only)
+                return None
+            return _stepping(list(resource.configs), is_strict=self._is_strict)
+
+        answers = await self._answers(
+            request.resources, change_of, _AlteredIncrementally, request.validate_only
+        )
         return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
+
+    async def _answers(
+        self,
+        resources: Sequence[ResourceT],
+        change_of: Callable[[ResourceT], ConfigChange | None],
+        kind: Callable[..., AnswerT],
+        is_dry: bool,  # noqa: FBT001 - the field of the request
+    ) -> list[AnswerT]:
+        """Alter the settings of resources. `change_of` returns None for one without a change."""
+        counts = Counter((each.resource_type, each.resource_name) for each in resources)
+        answers, turns = list[AnswerT](), Turns()
+        look_ups = iter(range(LOOK_UPS_MAX))
+        for resource in resources:
+            await turns.pass_on()
+            code, text, name = ErrorCode.NONE, None, resource.resource_name
+            try:
+                if counts[resource.resource_type, name] > 1:
+                    raise TopicError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)
+                change = change_of(resource)
+                if change is not None:
+                    self._check_alterable(resource, look_ups)
+                    await self._apply(name, change, is_dry=is_dry)
+            except TopicError as error:
+                code, text = error.code, error.text
+            answers.append(
+                kind(
+                    error_code=code,
+                    error_message=text,
+                    resource_type=resource.resource_type,
+                    resource_name=name,
+                )
+            )
+        await self._wait_until_shown(answers, is_dry=is_dry)
+        return answers
 
     async def _wait_until_shown(
         self, answers: Sequence[_Altered | _AlteredIncrementally], *, is_dry: bool
@@ -210,40 +241,24 @@ class ConfigAdmin:
         if self._spreading is not None and not is_dry:
             await self._spreading.wait_for_settings(changed)
 
-    async def _answer(
-        self,
-        kind: Callable[..., AnswerT],
-        resource: _AskedResource,
-        change: ConfigChange,
-        *,
-        is_dry: bool,
-    ) -> AnswerT:
-        code, text = await self._apply(
-            resource.resource_type, resource.resource_name, change, is_dry=is_dry
-        )
-        return kind(
-            error_code=code,
-            error_message=text,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
+    def _check_alterable(self, resource: _AskedResource, look_ups: Iterator[int]) -> None:
+        """Raise TopicError if no settings of a resource can be altered. Each topic that the view
+        does not show takes one of the look-ups.
+        """
+        if resource.resource_type != ResourceType.TOPIC:
+            text = "broker settings cannot be altered: edit its configuration, then restart it"
+            raise TopicError(ErrorCode.INVALID_REQUEST, text)
+        name = resource.resource_name
+        if not name:
+            raise TopicError(ErrorCode.INVALID_REQUEST, "the name of the topic is empty")
+        if name not in self._view.topics and next(look_ups, None) is None:
+            raise unknown_topic(name)
 
-    async def _apply(
-        self, kind: int, name: str, change: ConfigChange, *, is_dry: bool
-    ) -> tuple[ErrorCode, str | None]:
-        try:
-            if kind != ResourceType.TOPIC:
-                text = "broker settings cannot be altered: edit its configuration, then restart it"
-                raise TopicError(ErrorCode.INVALID_REQUEST, text)
-            if not name:
-                raise TopicError(ErrorCode.INVALID_REQUEST, "the name of the topic is empty")
-            if is_dry:
-                self._changes.changed_configs(name, change)
-            else:
-                await self._changes.set_configs(name, change)
-        except TopicError as error:
-            return error.code, error.text
-        return ErrorCode.NONE, None
+    async def _apply(self, name: str, change: ConfigChange, *, is_dry: bool) -> None:
+        if is_dry:
+            self._changes.changed_configs(name, change)
+        else:
+            await self._changes.set_configs(name, change)
 
 
 def _replacing(given: Mapping[str, str], *, is_strict: bool) -> ConfigChange:

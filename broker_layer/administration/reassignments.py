@@ -32,6 +32,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.log.settings.log_config import replication_factor
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.request_context import RequestContext
+from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import (
@@ -73,8 +74,9 @@ class Reassignments:
     async def alter(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
         """Answer AlterPartitionReassignments. The changes are durable when it returns."""
         assert isinstance(request, AlterPartitionReassignmentsRequest), "the dispatcher selects"
-        responses = []
+        responses, turns = [], Turns()
         for topic in request.topics:
+            await turns.pass_on()
             wanted = {
                 each.partition_index: None if each.replicas is None else list(each.replicas)
                 for each in topic.partitions
@@ -99,13 +101,19 @@ class Reassignments:
         outcomes: dict[int, _Outcome] = {}
 
         def change(record: TopicRecord) -> TopicRecord | None:
-            changed = record
+            preferred, leaders = dict[int, int](), dict[int, int]()
+            factor = replication_factor(record.configs, self._defaults)
             for partition, brokers in wanted.items():
                 try:
-                    changed = self._changed(changed, partition, brokers)
-                    outcomes[partition] = ErrorCode.NONE, None
+                    leader = self._leader_of(record, partition, brokers, factor)
                 except TopicError as error:
                     outcomes[partition] = error.code, error.text
+                    continue
+                outcomes[partition] = ErrorCode.NONE, None
+                preferred[partition] = leader
+                if record.partitions[partition].leader != leader:
+                    leaders[partition] = leader
+            changed = record.with_preferred(preferred).with_leaders(leaders)
             return None if changed == record else changed
 
         if topic not in self._view.topics:
@@ -117,21 +125,18 @@ class Reassignments:
             return dict.fromkeys(wanted, (failure.code, failure.text))
         return outcomes
 
-    def _changed(
-        self, record: TopicRecord, partition: int, brokers: Sequence[int] | None
-    ) -> TopicRecord:
-        """Return a topic with one partition reassigned. Raises TopicError."""
+    def _leader_of(
+        self, record: TopicRecord, partition: int, brokers: Sequence[int] | None, factor: int
+    ) -> int:
+        """Return who is to lead a partition from now on. Raises TopicError."""
         if record.is_deleted or not 0 <= partition < len(record.partitions):
             raise TopicError(*_unknown(record.name, partition))
         seen = record.partitions[partition]
         if brokers is None:
             _check_in_progress(seen)
-            return record.with_preferred({partition: seen.leader})
-        self._check(brokers, replication_factor(record.configs, self._defaults))
-        changed = record.with_preferred({partition: brokers[0]})
-        return (
-            changed if seen.leader == brokers[0] else changed.with_leaders({partition: brokers[0]})
-        )
+            return seen.leader
+        self._check(brokers, factor)
+        return brokers[0]
 
     def _check(self, brokers: Sequence[int], factor: int) -> None:
         """Check a list of replicas. Raises TopicError."""

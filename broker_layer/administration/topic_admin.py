@@ -92,8 +92,8 @@ class TopicAdmin:
         timeout_s = None if request.validate_only else _seconds(request.timeout_ms)
         stored: list[TopicRecord] = []
         answers: list[_Created] = []
-        works: list[Awaitable[_Created]] = []
-        names: dict[str, str] = {}
+        planned: list[TopicRecord | _Created] = []
+        names, turns = dict[str, str](), Turns()
         for name, count in counts.items():
             if count > 1:  # answered once: the answer has one row for each name
                 text = f"{name!r} is named more than once"
@@ -101,15 +101,21 @@ class TopicAdmin:
         for topic in request.topics:
             if counts[topic.name] > 1:
                 continue
+            await turns.pass_on()
             try:
                 self._changes.check_alike(topic.name, names)
                 record = self._changes.plan(_wanted(topic), loads)
             except TopicError as error:
-                works.append(_immediate(_not_created(topic.name, error.code, error.text)))
+                planned.append(_not_created(topic.name, error.code, error.text))
             else:
                 names[alike(topic.name)] = topic.name
-                works.append(self._create(record, timeout_s, stored))
-        answers += await _gather_bounded(works)
+                planned.append(record)
+        answers += await _gather_bounded(
+            self._create(each, timeout_s, stored)
+            if isinstance(each, TopicRecord)
+            else _immediate(each)
+            for each in planned
+        )
         await self._wait_until_shown(stored)
         return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
 

@@ -24,6 +24,7 @@ from metadata.callbacks import Callbacks
 from metadata.store.interface import Cancel, MetadataStore, SessionState
 from metadata.topics.in_sync_reports import InSyncView
 from metadata.topics.topic import NO_LEADER, TopicId, TopicRecord
+from metadata.topics.topic_names import alike
 from metadata.topics.topic_store import TopicStore
 
 _log = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class ClusterView:
         self._topics: dict[str, TopicRecord] = {}
         self._deleting: dict[str, TopicRecord] = {}
         self._names_of_ids: dict[TopicId, str] = {}
+        self._names_alike: dict[str, str] = {}
         self._reread_number = 0
         self._callbacks = Callbacks[ViewEvent]()
         self._cancels: list[Cancel] = []
@@ -135,6 +137,11 @@ class ClusterView:
         """Return the id of a topic that clients see."""
         record = self._topics.get(name)
         return None if record is None else record.topic_id
+
+    @property
+    def topic_names_alike(self) -> Mapping[str, str]:
+        """The names of the topics that clients see, by what `alike` returns for them."""
+        return MappingProxyType(self._names_alike)
 
     def topic_names(self) -> Iterable[str]:
         """Return the names of the topics that clients see."""
@@ -210,11 +217,14 @@ class ClusterView:
         self._deleting.pop(name, None)
         if old is not None:
             self._names_of_ids.pop(old.topic_id, None)
+            if self._names_alike.get(alike(name)) == name:
+                del self._names_alike[alike(name)]
         if record is not None and record.is_deleted:
             self._deleting[name] = record
         elif record is not None:
             self._topics[name] = record
             self._names_of_ids[record.topic_id] = name
+            self._names_alike[alike(name)] = name
         self._notify(TopicChanged(name))
 
     def _session_changed(self, state: SessionState) -> None:

@@ -281,8 +281,7 @@ class TopicChanges:
         if name in self._view.topics:
             text = f"topic {name!r} exists already: use it, or choose another name"
             raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
-        if "_" in alike(name):
-            self.check_alike(name, {alike(known): known for known in self._view.topics})
+        self.check_alike(name, self._view.topic_names_alike)
 
     def check_alike(self, name: str, known: Mapping[str, str]) -> None:
         """Raise TopicError if a name differs from one of `known` only in `.` and `_`. `known` maps

@@ -1,16 +1,20 @@
 """A request with many names lets other work run, and costs a bounded number of look-ups."""
 
 import asyncio
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
 
 from broker_layer import turns
+from broker_layer.administration import config_admin
 from broker_layer.control import topic_changes
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeConfigsRequest,
@@ -19,10 +23,14 @@ from broker_layer.kafka.messages import (
     DescribeTopicPartitionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
     MetadataRequest,
     MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicChange
 from tests.support.broker_layer.asking import Admin, AskedTopic, topic
 
 NAMES = [f"missing-{number}" for number in range(50)]
@@ -54,7 +62,17 @@ def _settings(*names: str) -> DescribeConfigsRequest:
 
 
 @pytest.mark.parametrize(
-    "api", ["metadata", "coordinators", "settings", "changes", "partitions", "deletions"]
+    "api",
+    [
+        "metadata",
+        "coordinators",
+        "settings",
+        "changes",
+        "partitions",
+        "creations",
+        "deletions",
+        "moves",
+    ],
 )
 async def test_other_work_runs_meanwhile(
     admin: Admin, api: str, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +93,17 @@ async def test_other_work_runs_meanwhile(
         rows = [row(resource_type=2, resource_name=each, configs=[]) for each in NAMES]
         change = AlterConfigsRequest(resources=rows, validate_only=True)
         await admin.ask(ApiKey.ALTER_CONFIGS, change, AlterConfigsResponse)
+    elif api == "creations":
+        at_once = "broker_layer.administration.topic_admin.CHANGES_AT_ONCE_MAX"
+        monkeypatch.setattr(at_once, len(NAMES))
+        await admin.create(*[topic(each, replication=9) for each in NAMES])
+    elif api == "moves":
+        moved = AlterPartitionReassignmentsRequest.ReassignableTopic
+        moves = AlterPartitionReassignmentsRequest(
+            timeout_ms=1_000, topics=[moved(name=each, partitions=[]) for each in NAMES]
+        )
+        key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+        await admin.ask(key, moves, AlterPartitionReassignmentsResponse)
     elif api == "partitions":
         kind = DescribeTopicPartitionsRequest.TopicRequest
         asked = DescribeTopicPartitionsRequest(
@@ -113,3 +142,63 @@ async def test_a_resource_that_is_named_several_times_is_described_once(admin: A
     request = _settings("a", "a", "b")
     answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
     assert [each.resource_name for each in answer.results] == ["a", "b"]
+
+
+async def test_a_change_of_settings_looks_up_a_bounded_number_of_topics(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_admin, "LOOK_UPS_MAX", 3)
+    await admin.create(topic("known"))
+    sought, change = list[str](), admin.broker.topics.change
+
+    async def counted(name: str, wanted: TopicChange) -> TopicRecord:
+        sought.append(name)
+        return await change(name, wanted)
+
+    monkeypatch.setattr(admin.broker.topics, "change", counted)
+    codes = await _altered(admin, *NAMES, "known")
+    assert codes == [*[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(NAMES), ErrorCode.NONE]
+    assert sought == [*NAMES[:3], "known"]
+
+
+async def test_a_resource_that_is_named_several_times_is_not_altered(admin: Admin) -> None:
+    await admin.create(topic("a"), topic("b"))
+    token = admin.broker.view.topics["a"].token
+    refused = ErrorCode.INVALID_REQUEST
+    assert await _altered(admin, "a", "b", "a") == [refused, ErrorCode.NONE, refused]
+    assert admin.broker.view.topics["a"].token == token
+
+
+async def _altered(admin: Admin, *names: str) -> list[int]:
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    step = kind.AlterableConfig(name="retention.ms", config_operation=0, value="1000")
+    rows = [kind(resource_type=2, resource_name=each, configs=[step]) for each in names]
+    request = IncrementalAlterConfigsRequest(resources=rows, validate_only=False)
+    key = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    answer = await admin.ask(key, request, IncrementalAlterConfigsResponse)
+    assert [each.resource_name for each in answer.responses] == list(names)
+    return [each.error_code for each in answer.responses]
+
+
+async def test_all_partitions_of_a_topic_are_reassigned_in_one_step(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.create(topic("a", assigned=[[1]] * 20))
+    steps, name_leaders = list[int](), TopicRecord.with_preferred
+
+    def counted(record: TopicRecord, preferred: Mapping[int, int]) -> TopicRecord:
+        steps.append(len(preferred))
+        return name_leaders(record, preferred)
+
+    monkeypatch.setattr(TopicRecord, "with_preferred", counted)
+    moved = AlterPartitionReassignmentsRequest.ReassignableTopic
+    partitions = [
+        moved.ReassignablePartition(partition_index=each, replicas=[1]) for each in range(20)
+    ]
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=1_000, topics=[moved(name="a", partitions=partitions)]
+    )
+    key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    answer = await admin.ask(key, request, AlterPartitionReassignmentsResponse)
+    assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.NONE] * 20
+    assert set(steps) == {20}, "each copies all partitions of the topic"

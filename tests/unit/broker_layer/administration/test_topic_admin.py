@@ -1,6 +1,7 @@
 """Creation, growth and deletion of topics through Kafka's APIs."""
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -15,7 +16,7 @@ from broker_layer.kafka.messages import (
     DeleteTopicsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from metadata.topics.topic import TopicRecord
+from metadata.topics.topic import TOPIC_ID_BYTES, TopicId, TopicRecord
 from tests.support.broker_layer.asking import NO_ID, Admin, Creatable, topic
 from tests.support.broker_layer.control_setting import Setting
 from tests.until import WAIT_S, until
@@ -269,6 +270,17 @@ async def test_colliding_names_in_one_request_are_refused(admin: Admin) -> None:
         ErrorCode.NONE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
+
+
+async def test_a_name_collides_with_the_topic_that_is_there_now(admin: Admin) -> None:
+    await admin.create(topic("a.b"))
+    view = admin.broker.view
+    old = view.topics["a.b"]
+    view.learn(replace(old, name="a_b", topic_id=TopicId(bytes(TOPIC_ID_BYTES))))
+    view.learn(old.with_deletion())  # the news came in the other order
+    assert dict(view.topic_names_alike) == {"a_b": "a_b"}
+    (answer,) = await admin.create(topic("a.b"))
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 async def test_one_of_two_brokers_that_create_colliding_names_is_refused(
