@@ -2,8 +2,9 @@
 
 Leaves decoys of these forms to `decoys`.
 
-Invariant: a form has a ticket for each binary digit of its number of credentials, so the tickets
-change only when a form appears, disappears, or its number doubles or halves.
+Invariant: the forms of a user, one for each mechanism, have a ticket for each binary digit of the
+number of users with them, so the tickets change only when such forms appear, disappear, or their
+number doubles or halves.
 """
 
 import re
@@ -17,11 +18,12 @@ from security.sasl.credentials import (
     ITERATIONS_MIN,
     SALT_BYTES,
     ScramCredential,
+    ScramMechanism,
     check_iterations,
 )
 
 FORMS_MAX: Final = 16
-"""Maximum number of forms that have tickets: those of the most credentials."""
+"""Maximum number of users' forms that have tickets: those of the most users."""
 TEXT_BITS: Final = 130
 _TEXT_BYTES: Final = 26
 _TEXT_BYTES_MIN: Final = 22
@@ -47,6 +49,10 @@ class CredentialForm:
         check_iterations(self.iterations)
 
 
+UserForms = tuple[CredentialForm, CredentialForm]
+"""Forms of a user's credentials, in the order of `ScramMechanism`. A credential that the user does
+not have counts as one like the other.
+"""
 QUIRE: Final = CredentialForm(SALT_BYTES, is_text=False, iterations=ITERATIONS_DEFAULT)
 KAFKA: Final = CredentialForm(_TEXT_BYTES, is_text=True, iterations=ITERATIONS_MIN)
 KAFKA_PYTHON: Final = CredentialForm(24, is_text=False, iterations=ITERATIONS_MIN)
@@ -63,30 +69,49 @@ def form_of(credential: ScramCredential) -> CredentialForm:
     return CredentialForm(size, is_text, credential.iterations)
 
 
+def _forms_of(credentials: Iterable[ScramCredential]) -> UserForms | None:
+    """Return the forms of a user; None without credentials."""
+    found = {each.mechanism: form_of(each) for each in credentials}
+    if not found:
+        return None
+    only = next(iter(found.values()))
+    first, second = (found.get(each, only) for each in ScramMechanism)
+    return first, second
+
+
 class CredentialForms:
-    """Forms of the credentials that exist now; those of all tools while there is none."""
+    """Forms of the users that exist now; those of all tools while there is none."""
 
     def __init__(self, only: Iterable[CredentialForm] = ()) -> None:
-        """Begin with one credential of each form in `only`."""
-        self._counts = Counter(only)
-        self._tickets: tuple[tuple[bytes, CredentialForm], ...] | None = None
+        """Begin with one user of each form in `only`, the same for both mechanisms."""
+        self._counts = Counter[UserForms]((form, form) for form in only)
+        self._tickets: tuple[tuple[bytes, UserForms], ...] | None = None
 
-    def change(self, removed: Iterable[ScramCredential], added: Iterable[ScramCredential]) -> None:
-        """Note credentials that were removed and added."""
-        self._counts.subtract(map(form_of, removed))
-        self._counts.update(map(form_of, added))
+    def change(self, before: Iterable[ScramCredential], after: Iterable[ScramCredential]) -> None:
+        """Note the credentials of one user before and after a change."""
+        old, new = _forms_of(before), _forms_of(after)
+        if old is not None:
+            self._counts[old] -= 1
+        if new is not None:
+            self._counts[new] += 1
         self._counts = +self._counts
         self._tickets = None
 
     @property
-    def tickets(self) -> tuple[tuple[bytes, CredentialForm], ...]:
-        """Each ticket with its form; no two tickets are equal."""
+    def tickets(self) -> tuple[tuple[bytes, UserForms], ...]:
+        """Each ticket with its forms; no two tickets are equal."""
         if self._tickets is None:
-            counts = self._counts or Counter(TOOLS)
+            counts = self._counts or Counter[UserForms]((form, form) for form in TOOLS)
             most = sorted(counts, key=lambda each: (-counts[each].bit_length(), each))[:FORMS_MAX]
             self._tickets = tuple(
-                (f"{form.salt_bytes} {form.is_text} {form.iterations} {number}".encode(), form)
-                for form in most
-                for number in range(counts[form].bit_length())
+                (f"{_text(forms)} {number}".encode(), forms)
+                for forms in most
+                for number in range(counts[forms].bit_length())
             )
         return self._tickets
+
+
+def _text(forms: UserForms) -> str:
+    return " ".join(
+        f"{each.salt_bytes} {each.is_text} {each.iterations}" for each in dict.fromkeys(forms)
+    )

@@ -4,9 +4,10 @@ Leaves the exchange to `scram` and `plain`, and which forms users have to `crede
 
 Invariants: a user that does not exist has the same decoy in each exchange, for the same secret and
 the same forms. No known password fits a decoy, and an exchange with one is refused even if its
-proof fits. A decoy has the salt's form and the iterations of some user of the cluster, the same for
-both mechanisms. The form is chosen by rendezvous hashing, so that few decoys change when a form
-appears or disappears.
+proof fits. The decoys of both mechanisms have the salts' forms and the iterations of some user of
+the cluster, and the decoy of a user that has the other mechanism alone has those of its credential.
+The user is chosen by rendezvous hashing, so that few decoys change when a form appears or
+disappears.
 
 The secret is the same on all servers of a cluster and after restarts: otherwise a salt that changes
 shows that the user does not exist. What is left: a form that few users have is the form of more
@@ -22,7 +23,7 @@ import string
 from dataclasses import dataclass, field
 from typing import Final
 
-from security.sasl.credential_forms import TEXT_BITS, CredentialForm, CredentialForms
+from security.sasl.credential_forms import TEXT_BITS, CredentialForm, CredentialForms, form_of
 from security.sasl.credentials import ScramCredential, ScramMechanism
 
 SECRET_BYTES_MIN: Final = 16
@@ -45,23 +46,29 @@ class Decoys:
         if len(self.secret) < SECRET_BYTES_MIN:
             raise ValueError(f"the secret of the decoys has at least {SECRET_BYTES_MIN} B")
 
-    def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
-        """Return the decoy of a user."""
+    def credential(
+        self, user: str, mechanism: ScramMechanism, other: ScramCredential | None = None
+    ) -> ScramCredential:
+        """Return the decoy of a user. `other` is the credential of a user that has one for another
+        mechanism.
+        """
         stored, server = (
             self._derive(purpose, user, mechanism, mechanism.key_bytes)
             for purpose in ("stored key", "server key")
         )
-        form = self._form(user)
+        drawn = self._form(user, mechanism)  # takes its time for every name
+        form = drawn if other is None else form_of(other)
         salt = self._salt(form, user, mechanism)
         return ScramCredential(mechanism, salt, stored, server, form.iterations)
 
-    def _form(self, user: str) -> CredentialForm:
+    def _form(self, user: str, mechanism: ScramMechanism) -> CredentialForm:
         key = self._derive("form", user, "", hashlib.blake2b.MAX_KEY_SIZE)
 
         def score(ticket: bytes) -> bytes:
             return hashlib.blake2b(ticket, digest_size=_SCORE_BYTES, key=key).digest()
 
-        return max(self.forms.tickets, key=lambda each: score(each[0]))[1]
+        chosen = max(self.forms.tickets, key=lambda each: score(each[0]))[1]
+        return chosen[list(ScramMechanism).index(mechanism)]
 
     def _salt(self, form: CredentialForm, user: str, mechanism: ScramMechanism) -> bytes:
         if not form.is_text:

@@ -99,7 +99,9 @@ class PlainServer:
 
     def _found(self, user: str, mechanism: ScramMechanism) -> tuple[ScramCredential, bool]:
         """Return the user's credential or its decoy, and whether it is the user's own."""
-        decoy = self._decoys.credential(user, mechanism)  # takes its time for every name
+        (other,) = (each for each in ScramMechanism if each is not mechanism)
+        like = self._find(user, other)
+        decoy = self._decoys.credential(user, mechanism, like)  # takes its time for every name
         found = self._find(user, mechanism)
         if found is None or found.mechanism is not mechanism:
             return decoy, False

@@ -99,7 +99,9 @@ class ScramServer:
         if found is not None and found.mechanism is self._mechanism:
             self._credential = found
         # Made for every name, so that the time of the answer does not show which names are users.
-        decoy = self._decoys.credential(first.user, self._mechanism)
+        (other,) = (each for each in ScramMechanism if each is not self._mechanism)
+        like = self._find(first.user, other)
+        decoy = self._decoys.credential(first.user, self._mechanism, like)
         self._checked = shown = self._credential or decoy
         salt = base64.b64encode(shown.salt).decode()
         self._server_first = f"r={first.nonce}{self._own_nonce},s={salt},i={shown.iterations}"

@@ -144,12 +144,12 @@ async def test_the_forms_are_those_of_the_credentials(
 ) -> None:
     users, table = UserStore(other_store, rng), UserTable(store, rng)
     await table.start()
-    assert {form for _, form in table.forms.tickets} == {*TOOLS}
+    assert {form for _, (form, _) in table.forms.tickets} == {*TOOLS}
     await users.add("a", [OLD])
-    await until(lambda: {form for _, form in table.forms.tickets} == {form_of(OLD)})
+    await until(lambda: {form for _, (form, _) in table.forms.tickets} == {form_of(OLD)})
     await users.alter("a", [], [NEW])
     await until(lambda: table.find("a", SHA_256) == NEW)
-    assert {form for _, form in table.forms.tickets} == {form_of(NEW)}
+    assert {form for _, (form, _) in table.forms.tickets} == {form_of(NEW)}
     await users.remove("a")
-    await until(lambda: {form for _, form in table.forms.tickets} == {*TOOLS})
+    await until(lambda: {form for _, (form, _) in table.forms.tickets} == {*TOOLS})
     await table.aclose()

@@ -33,8 +33,14 @@ def credential(form: CredentialForm) -> ScramCredential:
 def forms(counts: dict[CredentialForm, int]) -> CredentialForms:
     found = CredentialForms()
     for form, count in counts.items():
-        found.change([], [credential(form)] * count)
+        for _ in range(count):
+            found.change([], [credential(form)])
     return found
+
+
+def ticket_forms(known: CredentialForms) -> set[CredentialForm]:
+    """Return the forms of the tickets, where both mechanisms have the same."""
+    return {first for _, (first, second) in known.tickets if first == second}
 
 
 def shown(known: CredentialForms, names: Sequence[str] = NAMES) -> list[CredentialForm]:
@@ -97,6 +103,29 @@ def test_both_mechanisms_have_one_form() -> None:
         assert first == second
 
 
+def test_decoys_differ_between_mechanisms_where_users_do() -> None:
+    known = CredentialForms()
+    strong = CredentialForm(26, is_text=True, iterations=8_192)
+    both = Decoys(SECRET, CredentialForms([strong])).credential("a", SHA_256)
+    known.change([], [both, Decoys(SECRET, CredentialForms([KAFKA])).credential("a", SHA_512)])
+    decoys = Decoys(SECRET, known)
+    assert {form_of(decoys.credential(name, SHA_256)) for name in NAMES} == {strong}
+    assert {form_of(decoys.credential(name, SHA_512)) for name in NAMES} == {KAFKA}
+
+
+def test_the_decoy_of_a_user_with_one_mechanism_looks_like_its_credential() -> None:
+    known = forms({QUIRE: 1_000, LIBRDKAFKA: 1})
+    own = credential(LIBRDKAFKA)
+    found = {form_of(Decoys(SECRET, known).credential(name, SHA_512, own)) for name in NAMES}
+    assert found == {LIBRDKAFKA}
+
+
+def test_a_user_with_one_mechanism_counts_as_one_with_both() -> None:
+    assert set(shown(forms({KAFKA: 3}))) == {KAFKA}
+    decoys = Decoys(SECRET, forms({KAFKA: 3}))
+    assert {form_of(decoys.credential(name, SHA_512)) for name in NAMES} == {KAFKA}
+
+
 def test_few_decoys_change_with_the_users() -> None:
     before = shown(forms({QUIRE: 100, KAFKA: 100}))
     assert shown(forms({QUIRE: 120, KAFKA: 70})) == before, "no number doubled"
@@ -108,14 +137,16 @@ def test_few_decoys_change_with_the_users() -> None:
 def test_forms_are_counted_down_and_limited() -> None:
     known = forms({QUIRE: 2, KAFKA: 1})
     known.change([credential(KAFKA)], [])
-    assert {form for _, form in known.tickets} == {QUIRE}
-    known.change([credential(QUIRE)] * 2, [])
-    assert {form for _, form in known.tickets} == {*TOOLS}
+    assert ticket_forms(known) == {QUIRE}
+    for _ in range(2):
+        known.change([credential(QUIRE)], [])
+    assert ticket_forms(known) == {*TOOLS}
     many = forms(
         {CredentialForm(size, is_text=False, iterations=4_096): 1 for size in range(30, 90)}
     )
-    many.change([], [credential(QUIRE)] * 2)
-    found = {form for _, form in many.tickets}
+    for _ in range(2):
+        many.change([], [credential(QUIRE)])
+    found = ticket_forms(many)
     assert len(found) == FORMS_MAX
     assert QUIRE in found
     assert len({ticket for ticket, _ in many.tickets}) == len(many.tickets)

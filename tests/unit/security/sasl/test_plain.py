@@ -109,13 +109,15 @@ async def test_messages_that_are_refused(message: bytes, what: str) -> None:
 
 def counted_decoy(
     done: list[tuple[ScramMechanism, int]],
-) -> Callable[[Decoys, str, ScramMechanism], ScramCredential]:
+) -> Callable[[Decoys, str, ScramMechanism, ScramCredential | None], ScramCredential]:
     """Return a method that makes decoys and counts them as work without iterations."""
     make = Decoys.credential
 
-    def credential(self: Decoys, user: str, mechanism: ScramMechanism) -> ScramCredential:
+    def credential(
+        self: Decoys, user: str, mechanism: ScramMechanism, other: ScramCredential | None
+    ) -> ScramCredential:
         done.append((mechanism, 0))
-        return make(self, user, mechanism)
+        return make(self, user, mechanism, other)
 
     return credential
 

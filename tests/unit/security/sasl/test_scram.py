@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -287,7 +288,7 @@ async def test_a_decoy_is_made_for_every_name() -> None:
     names = []
 
     class CountedDecoys:
-        def credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        def credential(self, user: str, mechanism: ScramMechanism, _: object) -> ScramCredential:
             names.append(user)
             return CREDENTIALS[mechanism]
 
@@ -298,6 +299,19 @@ async def test_a_decoy_is_made_for_every_name() -> None:
         challenge = await exchange.respond(first)
         await failure(exchange, final(first, challenge, password="wrong"))
     assert names == ["user", "mallory"]
+
+
+async def test_a_user_with_one_mechanism_shows_one_form_for_both() -> None:
+    own = replace(CREDENTIALS[SHA_512], salt=bytes(24), iterations=8_192)
+
+    def find(_: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        return own if mechanism is SHA_512 else None
+
+    exchange = ScramServer(SHA_256, find, DECOYS, "xyz")
+    challenge = await exchange.respond(FIRST)
+    salt = challenge.split(b",s=")[1].split(b",")[0]
+    assert (len(base64.b64decode(salt)), challenge.split(b",i=")[1]) == (24, b"8192")
+    assert (await failure(exchange, final(FIRST, challenge))).text == REFUSED
 
 
 async def test_the_salt_of_an_unknown_user_stays_the_same() -> None:
@@ -311,7 +325,7 @@ async def test_a_proof_that_fits_a_decoy_is_refused() -> None:
     """The credential that the decoys give has a known password here."""
 
     class KnownDecoys:
-        def credential(self, _user: str, mechanism: ScramMechanism) -> ScramCredential:
+        def credential(self, _user: str, mechanism: ScramMechanism, _: object) -> ScramCredential:
             return CREDENTIALS[mechanism]
 
     exchange = ScramServer(SHA_256, lambda _u, _m: None, KnownDecoys(), "xyz")  # type: ignore[arg-type]
