@@ -121,13 +121,15 @@ class Cluster:
         self._chain_answers = ChainAnswers(checker)
         return [checker]
 
-    async def wait_until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
+    async def wait_until(
+        self, is_so: Callable[[], bool], timeout_s: float, look_s: float = 0.1
+    ) -> bool:
         """Wait until a condition is true; return whether it became true in time."""
         deadline_s = self.loop.now_s + timeout_s
         while not is_so():
             if self.loop.now_s >= deadline_s:
                 return False
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(look_s)
         return True
 
     def note_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:

@@ -11,8 +11,9 @@ Source: protocol rule 2.5.
 """
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from tests.simulation.cluster import Cluster
@@ -71,27 +72,48 @@ class UnsyncedDeaths:
             return
         ledger_id, host = rng.choice(live)
         metadata = cluster.model.ledger(ledger_id).metadata
-        writer = next(each for each in cluster.clients if each.host == host)
-        store = writer.store
-        if metadata is None or store is None:
+        if metadata is None:
             return
         named = metadata.last_fragment.ensemble
         members = self._running([each for each in cluster.bookies if each.bookie_id in named])
+        async with self.writer_away(ledger_id, host) as is_away:
+            if not is_away:
+                return
+            first = self.taker(ledger_id)
+            first.start()
+            await self._die_writing(members, 0.1 + rng.choice(HANG_S))
+            first.kill(power_off=False)
+            await cluster.wait_until(lambda: all_serve(members), UP_S)
+            second = self.taker(ledger_id)
+            second.start()
+            await cluster.wait_until(lambda: not second.is_running, FENCE_S)
+            self._cut_power(members)
+            await cluster.wait_until(lambda: all_serve(members), UP_S)
+
+    @contextlib.asynccontextmanager
+    async def writer_away(self, ledger_id: int, host: str) -> AsyncIterator[bool]:
+        """Let the writer of an open ledger stand still and receive no news, until some time later.
+        Yields False if it has no session.
+        """
+        writer = next(each for each in self._cluster.clients if each.host == host)
+        store = writer.store
+        if store is None:
+            yield False
+            return
         store.suspend()
         writer.pause()
-        first = self._taker(ledger_id)
-        first.start()
-        await self._die_writing(members, 0.1 + rng.choice(HANG_S))
-        first.kill(power_off=False)
-        await cluster.wait_until(lambda: _all_serve(members), UP_S)
-        second = self._taker(ledger_id)
-        second.start()
-        await cluster.wait_until(lambda: not second.is_running, FENCE_S)
-        self._cut_power(members)
-        await cluster.wait_until(lambda: _all_serve(members), UP_S)
+        yield True
         writer.resume()
-        await asyncio.sleep(FENCE_S * rng.random())
+        await asyncio.sleep(FENCE_S * self._rng.random())
         store.resume()
+
+    def taker(self, ledger_id: int) -> ClientNode:
+        """Return a client that recovers a ledger once; it is not started."""
+        self._taker_count += 1
+        name = f"second-taker-{self._taker_count}"
+        taker = ClientNode(self._cluster, name, recover_one(ledger_id, FENCE_S))
+        taker.is_on_purpose = True
+        return taker
 
     async def _die_writing(self, chosen: Sequence[BookieNode], hang_s: float) -> None:
         """Let disks hang before each sync, and then end the processes."""
@@ -114,13 +136,7 @@ class UnsyncedDeaths:
     def _running(self, bookies: Sequence[BookieNode]) -> list[BookieNode]:
         return [each for each in bookies if each.is_running]
 
-    def _taker(self, ledger_id: int) -> ClientNode:
-        self._taker_count += 1
-        name = f"second-taker-{self._taker_count}"
-        taker = ClientNode(self._cluster, name, recover_one(ledger_id, FENCE_S))
-        taker.is_on_purpose = True
-        return taker
 
-
-def _all_serve(bookies: Sequence[BookieNode]) -> bool:
+def all_serve(bookies: Sequence[BookieNode]) -> bool:
+    """Return whether all of some bookies serve."""
     return all(each.is_serving for each in bookies)

@@ -54,6 +54,8 @@ class DiskFaults:
     preallocates: bool = False
     paused: asyncio.Event | None = None
     """When given, commits wait here before they are durable."""
+    index_held: asyncio.Event | None = None
+    """When given, updates of the index wait here before they begin."""
 
 
 @dataclass(slots=True)
@@ -385,8 +387,14 @@ class CrashableDisk:
             self.pause,
             lambda: self.faults.index_commit_fails,
             lambda: self.on_index_stored(store),
+            self._hold_index,
         )
         return store
+
+    async def _hold_index(self) -> None:
+        if self.faults.index_held is not None:
+            await self.faults.index_held.wait()
+            self.check()
 
     async def close(self) -> None:
         """See `Disk.close`."""

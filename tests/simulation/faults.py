@@ -21,6 +21,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.damage import draw_known_synced
 from tests.simulation.deaths import UnsyncedDeaths
 from tests.simulation.disk import Platter
+from tests.simulation.held_checkpoints import HeldCheckpoints
 from tests.simulation.many.leaving import Leaving
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.simulation.reach.failing_builds import FailingBuilds
@@ -61,6 +62,8 @@ class Faults:
         self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
         seed = cluster.plan.seed
         self._media = BadMedia(random.Random(f"media {seed}"), self._victim)
+        held_rng = random.Random(f"held checkpoints {seed}")
+        self._held = HeldCheckpoints(cluster, held_rng, self._deaths)
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
@@ -90,6 +93,7 @@ class Faults:
             "old_disk": self._old_disk,
             "die_unsynced": self._deaths.die_unsynced,
             "fence_unsynced": self._deaths.fence_unsynced,
+            "fence_within": self._held.fence_within,
             "full_sync": self._full_sync,
             "start_copy": self._start_copy,
             "replace_leader": self._replace_leader,
@@ -127,6 +131,7 @@ class Faults:
             if node.store is not None:
                 node.store.resume()
         self._deaths.heal()
+        self._held.heal()
         cluster.failing_builds.clear()
         self._unclean.heal()
         for bookie in cluster.bookies:

@@ -11,13 +11,17 @@ Source: storage design, "Threads"; reliability design, D5, D20.
 import asyncio
 import bisect
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
 from bookie.errors import DiskFailedError, DiskFullError
 from bookie.files.index_store import StoreSizes, StoreTransaction
 
 Result = TypeVar("Result")
+
+
+async def _go_on() -> None:
+    """Hold no update."""
 
 
 class MemoryTransaction:
@@ -84,6 +88,7 @@ class MemoryStore:
         self._pause: Callable[[], Awaitable[None]] | None = None
         self._fails: Callable[[], bool] = bool
         self._on_stored: Callable[[], object] = bool
+        self._hold = _go_on
         self._lock = asyncio.Lock()
         self._viewing = asyncio.Lock()
 
@@ -92,13 +97,15 @@ class MemoryStore:
         pause: Callable[[], Awaitable[None]],
         fails: Callable[[], bool],
         on_stored: Callable[[], object] = bool,
+        hold: Callable[[], Coroutine[None, None, None]] = _go_on,
     ) -> None:
         """Set the delays, faults and observer of this incarnation's disk.
 
-        The observer is called whenever the contents are durable: after each commit, and now unless
-        that is uncertain.
+        `hold` is awaited before each update. The observer is called whenever the contents are
+        durable: after each commit, and now unless that is uncertain.
         """
         self._pause, self._fails, self._on_stored = pause, fails, on_stored
+        self._hold = hold
         self._failed, self._is_closed = None, False
         if not self._unproved:
             on_stored()
@@ -119,6 +126,7 @@ class MemoryStore:
         """See `OrderedStore.update`."""
         self._check_open()
         async with self._lock:
+            await self._hold()
             await self._wait()
             if self._failed is not None:
                 raise self._failed

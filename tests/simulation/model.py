@@ -154,6 +154,8 @@ class Model:
         self.ledgers: dict[int, LedgerModel] = {}
         self.held: dict[tuple[str, int], dict[int, float]] = {}
         """(Bookie, ledger) -> entry -> time when the bookie first acknowledged it."""
+        self.fenced_at_s: dict[tuple[str, int], float] = {}
+        """(Bookie, ledger) -> time when the bookie first answered a fence."""
         self.violations: list[Violation] = []
         self.message_count = 0
         self.confirmed_count = 0

@@ -71,6 +71,7 @@ THEMES: Final[dict[str, tuple[str, ...]]] = {
 LATER_KINDS: Final = {
     "die_unsynced": ("crashes", "takeovers"),
     "fence_unsynced": ("takeovers",),
+    "fence_within": ("takeovers",),
     "full_sync": ("crashes",),
     "start_copy": ("damage",),
     "replace_leader": ("metadata",),

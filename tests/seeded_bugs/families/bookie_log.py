@@ -142,4 +142,23 @@ BUGS = (
         ),
         (simulation("crashes"),),
     ),
+    SeededBug(
+        "checkpoint-mark-read-after-its-changes",
+        "A checkpoint reads its mark after it took the changed ledgers: what became durable in"
+        " between lies below the mark and is not in the index.",
+        ("2.5", "7.2"),
+        (
+            Edit(
+                "bookie/storage/upkeep.py",
+                "                    parts.log.durable_lsn,\n",
+                "                    lambda: parts.log.durable_lsn,\n",
+            ),
+            Edit(
+                "bookie/storage/checkpoints.py",
+                "            mark_lsn, unsaved,",
+                "            mark_lsn() if callable(mark_lsn) else mark_lsn, unsaved,",
+            ),
+        ),
+        (simulation("takeovers"),),
+    ),
 )

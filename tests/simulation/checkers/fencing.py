@@ -6,27 +6,22 @@ Source: protocol rules 4.3, 7.2; invariant "a fence survives crashes".
 from typing_extensions import override
 
 from tests.simulation.checkers.checker import Asked, Checker
-from tests.simulation.model import Model
 
 
 class FencingChecker(Checker):
-    """Records every fence that was answered."""
+    """Records every fence that was answered in `Model.fenced_at_s`."""
 
     name = "fencing"
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self._fenced_at_s: dict[tuple[str, int], float] = {}
-
     @override
     def on_fenced(self, bookie_id: str, ledger_id: int) -> None:
-        self._fenced_at_s.setdefault((bookie_id, ledger_id), self.model.loop.now_s)
+        self.model.fenced_at_s.setdefault((bookie_id, ledger_id), self.model.loop.now_s)
 
     @override
     def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:
         if asked.flag:
             return
-        fenced_at_s = self._fenced_at_s.get((bookie_id, asked.ledger_id))
+        fenced_at_s = self.model.fenced_at_s.get((bookie_id, asked.ledger_id))
         delivered_at_s = asked.delivered_at_s
         if fenced_at_s is not None and delivered_at_s is not None and delivered_at_s > fenced_at_s:
             self.report(
