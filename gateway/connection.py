@@ -12,14 +12,19 @@ Source: docs/formats.md, "Connections to a gateway".
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway.gateway_context import GatewayContext
 from gateway.requests import MetadataRequest, deleted_paths
 from gateway.sessions import ClientSession
-from metadata.errors import MetadataError, StoreRefusedError, StoreUnavailableError
+from metadata.errors import (
+    MetadataError,
+    OutcomeUnknownError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
 from metadata.gateway.codec import Code, decode_request, packed_welcome, reply_frame
 from metadata.gateway.errors import GatewayFormatError, GatewayRefusedError
 from metadata.gateway.failures import failure_fields
@@ -276,10 +281,18 @@ class ClientConnection(ServerConnection):
         except GatewayRefusedError as error:
             self._note_refusal(session, "read" if is_read else "write", error)
             raise
-        for path in deleted_paths(request):
-            who = session.principal or "unknown"
-            self._context.log.audit.done("deletion", who=who, peer=self.address, path=path)
+        except OutcomeUnknownError:
+            self._note_deletions(session, request, self._context.log.audit.unknown)
+            raise
+        self._note_deletions(session, request, self._context.log.audit.done)
         return result
+
+    def _note_deletions(
+        self, session: ClientSession, request: MetadataRequest, note: Callable[..., None]
+    ) -> None:
+        who = session.principal or "unknown"
+        for path in deleted_paths(request):
+            note("deletion", who=who, peer=self.address, path=path)
 
     async def _close_session(self, session: ClientSession, number: int) -> None:
         removal = self._context.sessions.end(session)

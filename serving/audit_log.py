@@ -2,9 +2,9 @@
 
 Leaves writing lines to `serving.server_log`: they go to the same stream, with `"event": "audit"`.
 
-Format of the fields: `act`, `result` (`done`, `failed` or `refused`), `who` (a principal, or what
-is known instead), `peer` (the address), and what the act needs. `left_out` counts the lines of this
-peer that were not written before this one.
+Format of the fields: `act`, `result` (`done`, `failed`, `unknown` or `refused`), `who` (a
+principal, or what is known instead), `peer` (the address), and what the act needs. `left_out`
+counts the lines of this peer that were not written before this one.
 
 Invariants: no secret is written; one peer causes at most LINES_PER_PEER_MAX lines of refusals in
 PERIOD_S, however many it causes, and no peer affects the lines of another; what was done or failed
@@ -32,6 +32,7 @@ class Result(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
+    UNKNOWN = "unknown"
     REFUSED = "refused"
 
 
@@ -62,6 +63,10 @@ class AuditLog:
         """Note that an act was done, or failed, by one who may do it."""
         result = Result.FAILED if failed else Result.DONE
         self._write(logging.INFO, act, result, who, peer, values)
+
+    def unknown(self, act: str, *, who: str, peer: str, **values: object) -> None:
+        """Note that one who may do it asked for an act, which may have been done."""
+        self._write(logging.WARNING, act, Result.UNKNOWN, who, peer, values)
 
     def _write(
         self, level: int, act: str, result: Result, who: str, peer: str, values: dict[str, object]

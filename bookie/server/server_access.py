@@ -8,7 +8,8 @@ on ledgers to `bookie.server.ledger_authorizer`.
 
 Invariants: credentials that prove nothing refuse the connection: a client that presents a key is
 never served as an anonymous one; keys are compared in constant time; however many unknown keys are
-presented, the metadata service is read at most once in `KEY_READ_INTERVAL_S`.
+presented, the metadata service is read at most once in `KEY_READ_INTERVAL_S`; a key that was
+replaced proves nothing KEY_KEPT_S after that, if the metadata service answers.
 
 Source: protocol rule 2.3; metadata design, "Versions and security".
 """
@@ -30,6 +31,8 @@ REPAIR: Final = Principal("repair")
 
 KEY_READ_INTERVAL_S: Final = 5.0
 """Minimum time between two reads of the key because of unknown credentials, in seconds."""
+KEY_KEPT_S: Final = 60.0
+"""How long a key proves the role of repair after it was read, in seconds; then it is read again."""
 KEY_READ_S_MAX: Final = 2.0
 """Maximum duration of a read of the key, in seconds."""
 
@@ -69,6 +72,7 @@ class ServerAccess:
         self._now = now
         self._key: bytes | None = None
         self._failure = ""
+        self._read_at_s = 0.0
         self._next_read_s = 0.0
         self._reading = asyncio.Lock()
 
@@ -92,7 +96,7 @@ class ServerAccess:
         """
         if not credentials:
             return ANONYMOUS
-        key = self._key
+        key = self._key if self._now() - self._read_at_s <= KEY_KEPT_S else None
         is_repair = key is not None and hmac.compare_digest(key, credentials)
         return REPAIR if is_repair else None
 
@@ -117,6 +121,7 @@ class ServerAccess:
             self._failure = str(error)
         except TimeoutError:
             self._failure = f"the metadata service did not answer within {KEY_READ_S_MAX:g} s"
+        self._read_at_s = self._now()  # without an answer, the known key is kept
 
 
 def authorize(principal: Principal, operation: LedgerOperation) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from bookie.server.server_access import (
     ANONYMOUS,
+    KEY_KEPT_S,
     KEY_READ_INTERVAL_S,
     REPAIR,
     LedgerOperation,
@@ -113,6 +114,26 @@ async def test_a_failed_read_keeps_the_known_key() -> None:
     assert access.authenticate(REPAIR_KEY) == REPAIR
     assert "could not be checked" in access.refusal
     assert "try again" in access.refusal
+
+
+async def test_a_replaced_key_proves_nothing_soon() -> None:
+    keys, clock = StoredKeys(), Clock()
+    keys.key = REPAIR_KEY
+    access = ServerAccess(keys.read, clock)
+    await access.start()
+    keys.key = WRONG
+    clock.now_s += KEY_KEPT_S
+    assert access.authenticate(REPAIR_KEY) == REPAIR
+    clock.now_s += 1.0
+    assert access.authenticate(REPAIR_KEY) is None, "it is to be read again"
+    keys.raises = StoreUnavailableError("memory", "the service is down")
+    await access.learn()
+    assert access.authenticate(REPAIR_KEY) == REPAIR, "the service did not say that it was replaced"
+    keys.raises = None
+    clock.now_s += KEY_KEPT_S + 1.0
+    await access.learn()
+    assert access.authenticate(REPAIR_KEY) is None
+    assert access.authenticate(WRONG) == REPAIR
 
 
 # -- on a connection -------------------------------------------------------------------------------
