@@ -12,6 +12,7 @@ Source: protocol rule 7.2; storage design, "Index".
 
 import asyncio
 import random
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -26,8 +27,9 @@ FENCED_S: Final = 2.0
 """Time within which a recovery has fenced."""
 LOOK_S: Final = 0.001
 DOWN_S: Final = 0.2
-ALONE_S: Final = 1.0
-"""Time in which only the bookie with the checkpoint answers the writer."""
+ALONE_S: Final = 6.0
+"""Time in which only the bookie with the checkpoint answers the writer, whose connection is to be
+made again."""
 
 
 class HeldCheckpoints:
@@ -78,9 +80,8 @@ class HeldCheckpoints:
             for each in others:
                 each.pause()
                 cluster.network.faults.add(each.host, ALONE_S)
-        await asyncio.sleep(ALONE_S)
-        for each in others:
-            each.resume()
+            alone = asyncio.create_task(self._resume_soon(others))
+        await alone
         taker = self._deaths.taker(ledger_id)
         taker.start()
         await cluster.wait_until(lambda: not taker.is_running, FENCE_S)
@@ -97,6 +98,11 @@ class HeldCheckpoints:
         taker.kill(power_off=False)
         self._release(bookie)
         await checkpoint
+
+    async def _resume_soon(self, bookies: Sequence[BookieNode]) -> None:
+        await asyncio.sleep(ALONE_S)
+        for each in bookies:
+            each.resume()
 
     def _is_fenced(self, bookie: BookieNode, ledger_id: int) -> bool:
         return (str(bookie.bookie_id), ledger_id) in self._cluster.model.fenced_at_s
