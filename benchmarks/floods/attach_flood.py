@@ -1,4 +1,4 @@
-"""Attaches of ledgers that do not exist, at a bookie that reads the rights to each.
+"""Uses of ledgers that do not exist, at a bookie that reads the rights to each.
 
 Leaves connections to `benchmarks.floods.bookie_link`.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.floods.bookie_link import BookieLink, frame_of
 from benchmarks.floods.crowd import Arrive, Crowd
 from benchmarks.floods.flood_job import FloodRun
-from bookie.wire.messages import MASTER_KEY_BYTES, AttachLedger, DetachLedger
+from bookie.wire.messages import MASTER_KEY_BYTES, AttachLedger, DetachLedger, ReadLac
 from metadata.ids import LedgerId
 
 BATCHES_PER_S: Final = 10
@@ -23,7 +23,9 @@ RANGE: Final = 10**9
 
 
 async def flood_with_attaches(run: FloodRun) -> None:
-    """Attach ledgers at a rate, and detach the oldest, for a connection may attach so many."""
+    """Attach ledgers at a rate, use each once, and detach the oldest, for a connection may attach
+    so many.
+    """
     link, size = BookieLink(run.job.target), run.job.size
     rng = SystemRandom()
 
@@ -37,10 +39,10 @@ async def flood_with_attaches(run: FloodRun) -> None:
             while not reading.done():
                 batch = range(number, number + size.per_s // BATCHES_PER_S)
                 number = batch.stop
-                frames = [
-                    frame_of(1, AttachLedger(LedgerId(each), bytes(MASTER_KEY_BYTES)))
-                    for each in batch
-                ]
+                frames = []
+                for each in map(LedgerId, batch):
+                    frames.append(frame_of(1, AttachLedger(each, bytes(MASTER_KEY_BYTES))))
+                    frames.append(frame_of(1, ReadLac(each, fence=False)))
                 attached.extend(batch)
                 while len(attached) > size.each:
                     frames.append(frame_of(1, DetachLedger(LedgerId(attached.popleft()))))

@@ -33,7 +33,7 @@ class FloodKind(StrEnum):
     READS = "reads"
     """Reads of a bookie over TLS whose answers are not read."""
     ATTACHES = "attaches"
-    """Attaches of ledgers that do not exist, by a certificate without any role."""
+    """Ledgers that do not exist, attached and used by a certificate without any role."""
     FETCHES = "fetches"
     """Fetches of a broker over TLS whose answers are not read."""
     SESSIONS = "sessions"

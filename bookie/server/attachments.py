@@ -6,17 +6,23 @@ Invariants: without an authorizer, and for an exempt client, an attached ledger 
 once; otherwise its requests wait until the rights are known, in the order of their arrival, at most
 WAITING_MAX of a connection and WAITING_BYTES_MAX of the bookie; a failed read decides nothing, and
 the next request begins another one; ledgers whose facts are known never wait; a read runs only for
-a ledger that is attached, or that requests wait for.
+a ledger that requests wait for, at most READS_MAX of a connection at a time: an attached ledger
+that is not used costs no read, and one that waits for its read no task.
 
 Source: protocol rules 12.4 and 12.5; docs/decisions/0016-roles-from-the-owner.md.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from bookie.server.ledger_authorizer import FactsUnavailableError, LedgerAuthorizer
+from bookie.server.ledger_authorizer import (
+    READ_S_MAX,
+    FactsUnavailableError,
+    LedgerAuthorizer,
+)
 from bookie.server.ledger_rights import EVERY_BIT, READ_BIT
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
@@ -26,6 +32,8 @@ WAITING_MAX: Final = 1_024
 """Maximum number of requests of a connection that wait for rights."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum bytes of adds that wait for rights, of all connections."""
+READS_MAX: Final = 16
+"""Maximum number of reads of facts that run for a connection."""
 RIGHTS_PER_SLICE: Final = 1_000
 """Number of rights that are computed again before other work runs."""
 
@@ -49,9 +57,7 @@ class Attachment:
     reason: str = ""
     """Why nothing is known, or that the ledger does not exist."""
     waiting: list[tuple[_Call, int]] | None = None
-    """Requests that wait for the rights, with their bytes; None if no read runs."""
-    reading: "asyncio.Task[None] | None" = None
-    """Last read of the facts."""
+    """Requests that wait for the rights, with their bytes; None if no read runs or will run."""
 
     @property
     def may_read(self) -> bool:
@@ -76,6 +82,8 @@ class Attachments:
     _attached: dict[LedgerId, Attachment] = field(default_factory=dict, init=False)
     _reading: dict[asyncio.Task[None], Attachment] = field(default_factory=dict, init=False)
     """Reads of facts, with the ledgers, which may be detached meanwhile."""
+    _unread: deque[tuple[Attachment, float]] = field(default_factory=deque, init=False)
+    """Ledgers that wait for a read, with the time until which their requests do."""
     _waiting_count: int = field(default=0, init=False)
 
     def __len__(self) -> int:
@@ -92,37 +100,40 @@ class Attachments:
         return self._attached.get(ledger_id)
 
     def attach(self, ledger_id: LedgerId, master_key: bytes) -> Attachment:
-        """Attach a ledger, or replace its key; begin to read its facts if they matter."""
-        self.detach(ledger_id)
+        """Attach a ledger, or replace its key."""
         attachment = self._attached[ledger_id] = Attachment(ledger_id, master_key)
         authorizer = self._authorizer
         if authorizer is None or self.is_exempt:
             attachment.rights = EVERY_BIT
         elif (facts := authorizer.known_facts(ledger_id)) is not None:
             self._decide(attachment, facts)
-        else:
-            self._read(attachment, authorizer)
         return attachment
 
     def detach(self, ledger_id: LedgerId) -> None:
         """Remove a ledger; its waiting requests are still answered."""
-        attachment = self._attached.pop(ledger_id, None)
-        if attachment is not None and attachment.reading is not None and not attachment.waiting:
-            attachment.reading.cancel()  # otherwise attaching again and again would pile up reads
+        self._attached.pop(ledger_id, None)
 
-    def wait(self, attachment: Attachment, size: int, call: _Call) -> bool:
-        """Call once the rights are known or cannot be read; return False if there is no room."""
+    def once_decided(self, attachment: Attachment, size: int, call: _Call) -> bool:
+        """Call now, or once the rights are known or cannot be read; return False if there is no
+        room to wait.
+        """
+        if not attachment.is_undecided:
+            call()
+            return True
         authorizer = self._authorizer
         assert authorizer is not None, "without an authorizer nothing is undecided"
         is_full = self._waiting_count >= WAITING_MAX
         if is_full or authorizer.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
-        if attachment.waiting is None:
-            self._read(attachment, authorizer)
-        assert attachment.waiting is not None, "the read has begun"
-        attachment.waiting.append((call, size))
         self._waiting_count += 1
         authorizer.waiting_bytes += size
+        if attachment.waiting is None:
+            attachment.waiting = [(call, size)]
+            end_s = asyncio.get_running_loop().time() + READ_S_MAX
+            self._unread.append((attachment, end_s))
+            self._read_next()
+        else:
+            attachment.waiting.append((call, size))
         return True
 
     async def refresh(self, others: Iterable[Attachment] = ()) -> None:
@@ -144,30 +155,44 @@ class Attachments:
 
     def end_waiting(self) -> None:
         """Call every waiting request now: the bookie closes, and they are refused."""
-        for task, attachment in list(self._reading.items()):
-            task.cancel()
+        for attachment in self._stop_reading():
             self._release(attachment)
 
     def cancel(self) -> None:
         """Drop every waiting request: the connection is lost."""
-        for task, attachment in self._reading.items():
-            task.cancel()
+        for attachment in self._stop_reading():
             for _, size in attachment.waiting or ():
                 self._free(size)
             attachment.waiting = None
         self._attached.clear()
 
-    def _read(self, attachment: Attachment, authorizer: LedgerAuthorizer) -> None:
-        attachment.waiting = []
-        work = self._read_and_decide(attachment, authorizer)
-        task = asyncio.get_running_loop().create_task(work)
-        self._reading[task] = attachment
-        attachment.reading = task
-        task.add_done_callback(self._reading.pop)
+    def _stop_reading(self) -> list[Attachment]:
+        """Begin no more reads, end those that run, and return the ledgers of all."""
+        unread, self._unread = self._unread, deque()
+        for task in self._reading:
+            task.cancel()
+        return [*self._reading.values(), *(attachment for attachment, _ in unread)]
 
-    async def _read_and_decide(self, attachment: Attachment, authorizer: LedgerAuthorizer) -> None:
+    def _read_next(self) -> None:
+        """Begin to read facts, as many as may be read at a time."""
+        authorizer = self._authorizer
+        assert authorizer is not None, "without an authorizer nothing is read"
+        while self._unread and len(self._reading) < READS_MAX:
+            attachment, end_s = self._unread.popleft()
+            work = self._read_and_decide(attachment, authorizer, end_s)
+            task = asyncio.get_running_loop().create_task(work)
+            self._reading[task] = attachment
+            task.add_done_callback(self._note_read)
+
+    def _note_read(self, task: asyncio.Task[None]) -> None:
+        del self._reading[task]
+        self._read_next()
+
+    async def _read_and_decide(
+        self, attachment: Attachment, authorizer: LedgerAuthorizer, end_s: float
+    ) -> None:
         try:
-            facts = await authorizer.read_facts(attachment.ledger_id, self.principal)
+            facts = await authorizer.read_facts(attachment.ledger_id, self.principal, end_s)
         except FactsUnavailableError as error:
             attachment.reason = (
                 f"the rights on ledger {attachment.ledger_id} could not be read ({error}): try it "

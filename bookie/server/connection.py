@@ -282,9 +282,12 @@ class ClientConnection(ServerConnection):
 
     def _note_lac(self, request: ReportLac) -> None:
         attachment = self._attachments.find(request.ledger_id)
-        if attachment is None or self._context.is_closing:
-            return
-        if self._may_use_ledgers and attachment.rights & APPEND_BIT:
+        if attachment is not None and self._may_use_ledgers:
+            report = partial(self._report_lac, request, attachment)
+            self._attachments.once_decided(attachment, 0, report)
+
+    def _report_lac(self, request: ReportLac, attachment: Attachment) -> None:
+        if attachment.rights & APPEND_BIT and not self._context.is_closing:
             key = attachment.master_key
             self._context.storage.report_lac(request.ledger_id, request.lac, key, _ignore)
             self._read_on_if_room()
@@ -301,9 +304,7 @@ class ClientConnection(ServerConnection):
             self._served.submit(request_id, request, None, asked_s)
         elif attachment is not None:
             call = partial(self._served.serve, request_id, request, attachment, asked_s)
-            if not attachment.is_undecided:
-                call()
-            elif not self._attachments.wait(attachment, 0, call):
+            if not self._attachments.once_decided(attachment, 0, call):
                 self._refuse(request_id, Status.UNKNOWN, NO_ROOM)
         elif isinstance(request, ListEntries) and self._attachments.is_exempt:
             self._served.submit(request_id, request, None, asked_s)
@@ -340,9 +341,7 @@ class ClientConnection(ServerConnection):
             add = partial(
                 self._add_or_refuse, frame.request_id, batch, attachment, done, recovery=recovery
             )
-            if not attachment.is_undecided:
-                add()
-            elif not self._attachments.wait(attachment, len(batch.data), add):
+            if not self._attachments.once_decided(attachment, len(batch.data), add):
                 done(Status.UNKNOWN)
 
     def _add_or_refuse(

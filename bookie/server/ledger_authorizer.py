@@ -39,7 +39,9 @@ MISSED_S: Final = 0.05
 reads of one principal for ledgers that do not exist are at most 320 in a second.
 """
 READ_S_MAX: Final = 5.0
-"""Maximum time for the facts about one ledger, in seconds, with the wait for other reads."""
+"""Maximum time that requests wait for the facts about one ledger, in seconds, with the wait for
+other reads.
+"""
 FACTS_MAX: Final = 100_000
 """Maximum number of ledgers whose facts are kept; the oldest are dropped."""
 
@@ -122,12 +124,17 @@ class LedgerAuthorizer:
         """Return the facts about a ledger, if they were read before."""
         return self._facts.get(ledger_id)
 
-    async def read_facts(self, ledger_id: LedgerId, principal: str) -> LedgerFacts | None:
+    async def read_facts(
+        self, ledger_id: LedgerId, principal: str, end_s: float | None = None
+    ) -> LedgerFacts | None:
         """Return the facts about a ledger for a principal that asks; None if it does not exist.
-        Raises FactsUnavailableError.
+        Without `end_s`, a time of the loop, it takes at most READ_S_MAX. Raises
+        FactsUnavailableError.
         """
+        if end_s is None:
+            end_s = asyncio.get_running_loop().time() + READ_S_MAX
         try:
-            async with asyncio.timeout(READ_S_MAX), self._reads.place(principal) as place:
+            async with asyncio.timeout_at(end_s), self._reads.place(principal) as place:
                 metadata = await self._read(ledger_id)
                 if metadata is None:
                     place.kept_s = MISSED_S

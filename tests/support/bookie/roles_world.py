@@ -50,7 +50,8 @@ async def world_of(mode: AuthorizerMode) -> AsyncIterator[World]:
     await roles.create(replace(open_ledger("abc"), owner=ALICE))
     await roles.create(replace(open_ledger("abc", ledger_id=8), custom={CHAIN_NAME: "orders"}))
     await roles.authorizer.start()
-    served = await serve(replace(LIMITS, hello_deadline_s=60), roles.authorizer)
+    limits = replace(LIMITS, hello_deadline_s=60, attached_ledgers_max=1_000)
+    served = await serve(limits, roles.authorizer)
     following = asyncio.get_running_loop().create_task(served.context.follow_grants())
     world = World(faults, roles, served)
     yield world

@@ -1,7 +1,7 @@
 """Roles on ledgers: a bookie refuses what they do not allow, before it has any state."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from dataclasses import replace
 
 import pytest
@@ -284,24 +284,63 @@ async def test_waiting_bytes_are_bounded_and_freed_with_the_connection(
     await until(lambda: world.roles.authorizer.waiting_bytes == 0)
 
 
+async def test_an_attached_ledger_that_is_not_used_is_not_read(world: World) -> None:
+    client = await world.client(ALICE, 7, *range(1_000, 1_500))
+    assert isinstance(await client.request(REQUESTS["lac"]), LacReply)
+    paths = {ledger_path(LedgerId(each)) for each in range(1_000, 1_500)}
+    assert _read_of(world, paths) == set()
+
+
 async def test_attaching_again_and_again_piles_up_no_reads(world: World) -> None:
     world.faults.is_away = True
     client = await world.client(ALICE, 8)
     add = client.send_add(batch_of(8, 0))
+    asked = []
     for _ in range(50):
         client.attach(7)
+        asked.append(client.send_request(REQUESTS["lac"]))
         client.send_request(DetachLedger(SEVEN))
-        client.attach(8)
-    client.attach(7)
     await client.request(Ping())
-    (connection,) = world.served.context.connections
-    reads = connection._attachments._reading  # type: ignore[attr-defined]
-    await until(lambda: len(reads) == 3)
+    reads = _reads_of(world)
+    assert len(reads) == attachments.READS_MAX, "the others wait for these"
     world.faults.is_away = False
     refused = await is_refused(client, add)
     assert refused is not None
     assert refused.status is Status.UNAUTHORIZED
+    assert [type(await client.answer(each)) for each in asked] == [LacReply] * 50
     await until(lambda: not reads)
+
+
+async def test_ledgers_that_wait_for_their_facts_have_no_tasks(world: World) -> None:
+    world.faults.gate.clear()
+    missing = range(1_000, 1_500)
+    client = await world.client(BOB, *missing)
+    for each in missing:
+        client.send_request(ReadLac(LedgerId(each), fence=False))
+    await client.request(Ping())
+    assert len(_reads_of(world)) == attachments.READS_MAX
+    world.faults.gate.set()
+
+
+async def test_requests_end_in_time_whose_reads_cannot_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "READ_S_MAX", 0.05)
+    world.faults.is_away = True
+    asked = range(1_000, 1_000 + 3 * attachments.READS_MAX)
+    client = await world.client(ALICE, *asked)
+    for each in asked:
+        client.send_request(ReadLac(LedgerId(each), fence=False))
+    answer = await client.request(ReadLac(LedgerId(asked[-1]), fence=False))
+    assert isinstance(answer, Refused)
+    assert answer.status is Status.UNKNOWN
+    assert "metadata service did not answer" in answer.reason
+
+
+def _reads_of(world: World) -> Sized:
+    """Return the reads of facts of the only connection."""
+    (connection,) = world.served.context.connections
+    return connection._attachments._reading  # type: ignore[attr-defined, no-any-return]
 
 
 async def test_a_closing_bookie_refuses_what_waits(world: World) -> None:
@@ -340,6 +379,15 @@ async def test_a_report_of_a_lac_needs_the_right_to_append(world: World) -> None
     assert world.served.storage.lac_of(SEVEN) == 0
 
 
+async def test_a_report_of_a_lac_waits_for_the_rights(world: World) -> None:
+    assert await (await world.client(ALICE, 7)).add(batch_of(7, 0)) is Status.OK
+    world.roles.authorizer._facts.clear()
+    client = await world.client(ALICE, 7)
+    client.send_request(ReportLac(SEVEN, ZERO))
+    await client.request(REQUESTS["lac"])
+    assert world.served.storage.lac_of(SEVEN) == 0
+
+
 async def test_a_recording_bookie_refuses_nothing(recording: World) -> None:
     calls = len(recording.faults.calls)
     assert await allowed(await recording.client(BOB, 7)) == EVERYTHING
@@ -357,8 +405,12 @@ async def test_ledgers_that_do_not_exist_keep_no_other_client_out(world: World) 
     own = ledger_path(SEVEN)
     world.faults.meets = lambda call: call.path != own
     world.faults.gate.clear()
-    await world.client(BOB, *range(1_000, 1_500))
-    await until(lambda: len(world.faults.calls) >= ledger_authorizer.READS_OF_PRINCIPAL_MAX)
+    missing = range(1_000, 1_500)
+    flood = await world.client(BOB, *missing)
+    for each in missing:
+        flood.send_request(ReadLac(LedgerId(each), fence=False))
+    paths = {ledger_path(LedgerId(each)) for each in missing}
+    await until(lambda: len(_read_of(world, paths)) == ledger_authorizer.READS_OF_PRINCIPAL_MAX)
     client = await world.client(ALICE, 7)
     assert isinstance(await client.request(REQUESTS["lac"]), LacReply)
     world.faults.gate.set()
