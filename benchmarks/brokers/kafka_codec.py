@@ -11,6 +11,7 @@ of ten batches: the network and the log cost several times that.
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from time import perf_counter
 from typing import Final
@@ -113,7 +114,7 @@ def _fetch(batch_bytes: int, us_wanted: float | None) -> Case:
             )
             for topic in request.topics
         ]
-        answer = encode_fetch_response(header.api_version, topics)
+        answer = list(chain.from_iterable(encode_fetch_response(header.api_version, topics)))
         response_frame(header.api_key, header.api_version, header.correlation_id, answer)
 
     name = f"Fetch v{FETCH_VERSION}, {FETCHED_PARTITIONS} x {batch_bytes} B"

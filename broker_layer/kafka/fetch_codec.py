@@ -10,7 +10,7 @@ Source: Kafka's message definitions of Fetch, versions 4 to 16; KIP-74, KIP-227,
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -44,6 +44,8 @@ NO_EPOCH: Final = -1
 CONSUMER_REPLICA_ID: Final = -1
 CURRENT_LEADER_TAG: Final = 1
 READ_COMMITTED: Final = 1
+PIECE_PARTITIONS: Final = 100
+"""Number of partitions of an answer that are encoded at once."""
 
 _LOG_START_FROM: Final = 5
 _SESSIONS_FROM: Final = 7
@@ -59,6 +61,8 @@ _PARTITION_4 = struct.Struct(">iqi")
 _PARTITION_5 = struct.Struct(">iqqi")
 _PARTITION_9 = struct.Struct(">iiqqi")
 _PARTITION_12 = struct.Struct(">iiqiqi")
+_PARTITION_12_UNTAGGED = struct.Struct(">iiqiqix")
+"""One without tagged fields, as clients send them; the last byte is their number."""
 
 
 class FetchPartition(NamedTuple):
@@ -122,7 +126,7 @@ class FetchTopicResult(NamedTuple):
 
     name: str
     topic_id: bytes
-    partitions: Sequence[FetchPartitionResult]
+    partitions: list[FetchPartitionResult]
 
 
 @parsing
@@ -193,19 +197,30 @@ def _read_topic(
     flexible = version >= _FLEXIBLE_FROM
     name, topic_id, position = _read_topic_key(version, data, position)
     count, position = read_count(data, position, layout.size, is_flexible=flexible)
-    partitions = []
-    size = layout.size
-    for _ in range(count):
-        fields = layout.unpack_from(data, position)
-        position += size
-        if flexible:
-            partitions.append(FetchPartition._make(fields))
-            position = position + 1 if not data[position] else skip_tags(data, position)
-        else:
-            partitions.append(_partition_of(version, fields))
+    if flexible:
+        partitions, position = _read_tagged_partitions(data, position, count)
+    else:
+        end = position + count * layout.size
+        rows = layout.iter_unpack(data[position:end])
+        partitions, position = [_partition_of(version, row) for row in rows], end
     if flexible:
         position = skip_tags(data, position)
     return FetchTopic(name, topic_id, partitions), position
+
+
+def _read_tagged_partitions(
+    data: memoryview, position: int, count: int
+) -> tuple[list[FetchPartition], int]:
+    step = _PARTITION_12_UNTAGGED.size
+    end = position + count * step
+    if end <= len(data) and not any(data[position + step - 1 : end : step]):
+        rows = _PARTITION_12_UNTAGGED.iter_unpack(data[position:end])
+        return list(map(FetchPartition._make, rows)), end
+    partitions = []
+    for _ in range(count):
+        partitions.append(FetchPartition._make(_PARTITION_12.unpack_from(data, position)))
+        position = skip_tags(data, position + _PARTITION_12.size)
+    return partitions, position
 
 
 def _partition_of(version: int, fields: tuple[int, ...]) -> FetchPartition:
@@ -255,10 +270,12 @@ def encode_fetch_response(
     session_id: int = 0,
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
-) -> list[Buffer]:
-    """Encode the body of a response as a list of buffers; batches are put in it without a copy."""
+) -> Iterator[list[Buffer]]:
+    """Encode the body of a response as lists of buffers, each of PIECE_PARTITIONS partitions, so
+    that a server can do other work meanwhile; batches are put in them without a copy.
+    """
     flexible = version >= _FLEXIBLE_FROM
-    buffers: list[Buffer] = []
+    buffers, left = list[Buffer](), PIECE_PARTITIONS
     head = bytearray()
     if version >= _SESSIONS_FROM:
         head += _RESPONSE_7.pack(throttle_time_ms, error_code, session_id)
@@ -280,13 +297,17 @@ def encode_fetch_response(
                 head = bytearray()
             if flexible:
                 head += NO_TAGS if result.current_leader is None else _tags(result.current_leader)
+            left -= 1
+            if not left:
+                yield [*buffers, head]
+                buffers, left, head = [], PIECE_PARTITIONS, bytearray()
         if flexible:
             head += NO_TAGS
     if flexible:
         head += _response_tags(version, node_endpoints)
     if head:
         buffers.append(head)
-    return buffers
+    yield buffers
 
 
 def _encode_result_head(version: int, result: FetchPartitionResult, head: bytearray) -> None:

@@ -1,6 +1,6 @@
 """Tasks that answer requests, and the handling of their failures.
 
-Leaves their work to the services.
+Leaves their work to the services, and the turns of large ones to `step_turns`.
 
 Invariant: the failure of a task affects only the connection of its request.
 """
@@ -12,7 +12,9 @@ from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.quotas.work_time import TimedWork
+from broker_layer.server.step_turns import StepTurns
 from metadata.cancelling import cancel_and_wait
+from security.fair_queue import QueueFullError
 from serving.server_log import ServerLog
 
 
@@ -22,12 +24,14 @@ class RequestTasks:
     def __init__(self, counters: BrokerCounters, log: ServerLog) -> None:
         self._counters = counters
         self._log = log
+        self._turns = StepTurns()
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def run(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
         """Run a coroutine that answers a request; if it fails, the connection is closed."""
         if exchange.work is not None:
             work = TimedWork(work, exchange.work)
+        work = self._turns.run(exchange.requester.holder, work, exchange.size)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._note_end(done, exchange))
@@ -55,6 +59,9 @@ class RequestTasks:
         if isinstance(error, KafkaFrameError):
             self._counters.bad_frames += 1
             exchange.requester.drop("bad frame", str(error))
+            return
+        if isinstance(error, QueueFullError):
+            exchange.requester.drop("too many large requests", str(error))
             return
         self._counters.requests_failed += 1
         self._log.failure(

@@ -15,7 +15,6 @@ Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 from broker_layer.kafka.fetch_codec import (
     READ_COMMITTED,
@@ -25,9 +24,10 @@ from broker_layer.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_response,
 )
+from broker_layer.kafka.leaders import CurrentLeader
 from broker_layer.kafka.primitives import NULL_UUID
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
-from broker_layer.server.exchange import Exchange
+from broker_layer.server.exchange import Buffer, Exchange
 from broker_layer.server.fetch.fetch_reading import (
     FetchReader,
     LogsWatch,
@@ -46,9 +46,6 @@ from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.turns import Turns
 from tracing import spans as tracing
-
-PARTITIONS_PER_SLICE: Final = 100
-"""Number of partitions that a Fetch begins to read before its turn may end."""
 
 
 class FetchService:
@@ -102,10 +99,15 @@ class FetchService:
             return
         by_id = exchange.api_version >= FETCH_TOPIC_ID_VERSION
         now_s = self._now()
+        asked: list[FetchPosition] = []
+        async for some in turns.slices(_positions(request)):
+            asked += some
+        if exchange.is_gone:
+            return
         plan = self._sessions.plan(
             request.session_id,
             request.session_epoch,
-            _positions(request),
+            asked,
             _forgotten(request),
             owner=FetchOwner(exchange.requester.holder, exchange.requester.connection_id),
             uses_topic_ids=by_id,
@@ -119,10 +121,8 @@ class FetchService:
         )
         rights = self._rights.of(exchange)
         reads: list[PartitionRead] = []
-        for number, each in enumerate(plan.positions, 1):
-            reads.append(self._reader.begin(each, rights))
-            if number % PARTITIONS_PER_SLICE == 0:
-                await turns.pass_on()
+        async for positions in turns.slices(plan.positions):
+            reads += [self._reader.begin(each, rights) for each in positions]
         total = await self._read(exchange, reads, bounds)
         await turns.pass_on()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, self._limits.fetch_wait_s_max)
@@ -131,8 +131,10 @@ class FetchService:
             and not (plan.error or exchange.is_gone)
             and not _is_enough(total, reads, request.bytes_min, bounds)
         ):
-            await self._wait(exchange, reads, bounds, request.bytes_min, wait_s)
-        self._finish(exchange, plan, reads, now_s, read_committed=bounds.read_committed)
+            await self._wait(exchange, turns, reads, bounds, request.bytes_min, wait_s)
+        await self._finish(
+            exchange, turns, plan, reads, now_s, read_committed=bounds.read_committed
+        )
 
     async def _read(
         self, exchange: Exchange, reads: list[PartitionRead], bounds: ReadBounds
@@ -148,6 +150,7 @@ class FetchService:
     async def _wait(
         self,
         exchange: Exchange,
+        turns: Turns,
         reads: list[PartitionRead],
         bounds: ReadBounds,
         bytes_min: int,
@@ -169,14 +172,16 @@ class FetchService:
         tick = self._deadlines.add(wait_id, wait_s, end_wait)
         exchange.on_gone = end_wait
         watch = LogsWatch(event.set)
-        watch.follow(reads)
         try:
+            async for some in turns.slices(reads):
+                watch.follow(some)
             while not (is_over or self._is_closing or any(each.error for each in reads)):
                 await event.wait()
                 event.clear()
-                for each in reads:
-                    self._reader.refresh(each)
-                watch.follow(reads)
+                async for some in turns.slices(reads):
+                    for each in some:
+                        self._reader.refresh(each)
+                    watch.follow(some)
                 total = await self._read(exchange, reads, bounds)
                 if _is_enough(total, reads, bytes_min, bounds):
                     return
@@ -186,70 +191,79 @@ class FetchService:
             self._waiting.pop(wait_id, None)
             self._counters.fetches_waiting_now = len(self._waiting)
 
-    def _finish(
+    async def _finish(
         self,
         exchange: Exchange,
+        turns: Turns,
         plan: FetchPlan,
         reads: list[PartitionRead],
         began_s: float,
         *,
         read_committed: bool,
     ) -> None:
+        total, named = 0, list[PartitionRead]()
+        async for some in turns.slices(reads):
+            named += [each for each in some if self._must_name(each, plan)]
+            total += sum(each.byte_count for each in some)
+        topics, leaders = list[FetchTopicResult](), list[CurrentLeader | None]()
+        async for some in turns.slices(named):
+            leaders += self._add_results(topics, some, read_committed=read_committed)
         if exchange.is_gone:
             return
         now_s = self._now()
-        total = 0
-        named: list[PartitionRead] = []
-        for read in reads:
-            total += read.byte_count
-            if read.error:
-                self._counters.note_error(read.error)
-            must_name = read.position.must_name(
-                byte_count=read.byte_count,
-                error=read.error,
-                high_watermark=read.high_watermark,
-                log_start=read.log_start_offset,
-            )
-            if must_name or not plan.is_incremental:
-                named.append(read)
-            if read.byte_count and plan.session is not None:
-                plan.session.put_last(read.position)
         throttle_s = self._quotas.record_fetch(exchange, total)
         self._counters.fetch_bytes += total
         self._counters.fetch_latency.record(now_s - began_s)
         if tracing.is_on():
             named_now = [(each.topic_name, each.position.partition, each.error) for each in reads]
             record_request("Fetch", now_s - began_s, named_now)
-        topics = self._results(named, read_committed=read_committed)
-        leaders = [each.current_leader for topic in topics for each in topic.partitions]
-        body = encode_fetch_response(
+        body: list[Buffer] = []
+        for piece in encode_fetch_response(
             exchange.api_version,
             topics,
             error_code=plan.error,
             session_id=plan.session_id,
             throttle_time_ms=int(throttle_s * 1000),
             node_endpoints=self._hints.endpoints(leaders, exchange.requester.listener),
-        )
+        ):
+            body += piece
+            await turns.pass_on()
         exchange.answer(body)
         if throttle_s:
             exchange.requester.throttle(throttle_s)
 
-    def _results(
-        self, named: list[PartitionRead], *, read_committed: bool
-    ) -> list[FetchTopicResult]:
-        topics: list[FetchTopicResult] = []
-        rows: list[FetchPartitionResult] = []
-        last: str | bytes | None = None
-        for each in named:
-            key = each.position.topic
-            if key != last:
-                rows, last = [], key
-                topic_id = key if isinstance(key, bytes) else NULL_UUID
-                topics.append(FetchTopicResult(each.topic_name, topic_id, rows))
+    def _must_name(self, read: PartitionRead, plan: FetchPlan) -> bool:
+        """Return whether the answer names a partition, and note what the client then knows."""
+        if read.error:
+            self._counters.note_error(read.error)
+        has_news = read.position.must_name(
+            byte_count=read.byte_count,
+            error=read.error,
+            high_watermark=read.high_watermark,
+            log_start=read.log_start_offset,
+        )
+        if read.byte_count and plan.session is not None:
+            plan.session.put_last(read.position)
+        return has_news or not plan.is_incremental
+
+    def _add_results(
+        self, topics: list[FetchTopicResult], reads: list[PartitionRead], *, read_committed: bool
+    ) -> list[CurrentLeader | None]:
+        """Add the results of partitions to the last topic, or to new ones; return the leaders that
+        they name.
+        """
+        leaders: list[CurrentLeader | None] = []
+        for each in reads:
+            topic_id = each.topic_id or NULL_UUID
+            last = topics[-1] if topics else None
+            if last is None or (last.name, last.topic_id) != (each.topic_name, topic_id):
+                last = FetchTopicResult(each.topic_name, topic_id, [])
+                topics.append(last)
             leader = None
             if each.error:
                 leader = self._hints.leader_of(each.topic_name, each.position.partition, each.error)
-            rows.append(
+                leaders.append(leader)
+            last.partitions.append(
                 FetchPartitionResult(
                     each.position.partition,
                     each.error,
@@ -261,7 +275,7 @@ class FetchService:
                     leader,
                 )
             )
-        return topics
+        return leaders
 
 
 def _is_enough(total: int, reads: list[PartitionRead], bytes_min: int, bounds: ReadBounds) -> bool:

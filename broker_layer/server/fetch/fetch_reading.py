@@ -10,8 +10,8 @@ Source: KIP-74 (bytes), KIP-98 (isolation), KIP-320 (leader epochs), KIP-516 (to
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.errors import TopicError
@@ -39,8 +39,8 @@ class PartitionRead:
     high_watermark: int = NO_OFFSET
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
-    batches: list[Buffer] = field(default_factory=list)
-    aborted: list[tuple[int, int]] = field(default_factory=list)
+    batches: Sequence[Buffer] = ()
+    aborted: Sequence[tuple[int, int]] = ()
     byte_count: int = 0
     read_up_to: int = NO_OFFSET
     """The end of the visible records at the last read."""
@@ -49,11 +49,17 @@ class PartitionRead:
     rights: Rights | None = None
     """What the client may do; None without an authorizer."""
 
+    @property
+    def topic_id(self) -> bytes | None:
+        """The topic's id, if the client names topics so."""
+        topic = self.position.topic
+        return topic if isinstance(topic, bytes) else None
+
     def refuse(self, error: ErrorCode) -> None:
         """Set an error, and drop the data."""
         self.error = error
-        self.batches = []
-        self.aborted = []
+        self.batches = ()
+        self.aborted = ()
         self.byte_count = 0
 
     def note_ends(self, log: PartitionLog) -> None:
@@ -155,12 +161,12 @@ class FetchReader:
             self._unreadable.note(read.topic_name, position.partition, error)
             read.refuse(error.code)
             return
-        read.batches = list(found.batches)
+        read.batches = found.batches
         read.byte_count = sum(map(len, read.batches))
         read.high_watermark = found.high_watermark
         read.last_stable_offset = found.last_stable_offset
         read.log_start_offset = found.log_start_offset
-        read.aborted = list(found.aborted)
+        read.aborted = found.aborted
         read.read_up_to = visible_end(read, read_committed=bounds.read_committed)
 
 
@@ -175,13 +181,13 @@ class LogsWatch:
         """Call back at the progress of the logs that the reads have now; an earlier log of a
         partition ended when this one replaced it.
         """
-        for number, read in enumerate(reads):
-            log, cancel = self._watched.get(number, (None, None))
+        for read in reads:
+            log, cancel = self._watched.get(id(read), (None, None))
             if read.log is None or read.log is log:
                 continue
             if cancel is not None:
                 cancel()
-            self._watched[number] = read.log, read.log.on_progress(self._wake)
+            self._watched[id(read)] = read.log, read.log.on_progress(self._wake)
 
     def close(self) -> None:
         """End all registrations."""

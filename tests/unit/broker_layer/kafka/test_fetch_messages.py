@@ -1,6 +1,7 @@
 """Fetch as a client sends it: the broker reads it, and any bytes are an answer or refused."""
 
 import struct
+from itertools import chain
 from random import Random
 
 import pytest
@@ -19,7 +20,7 @@ def answer(records: bytes) -> bytes:
     """Return an answer as the broker encodes it."""
     row = FetchPartitionResult(3, 0, 20, 20, 5, None, [records])
     topic = FetchTopicResult("t", bytes(16), [row])
-    return b"".join(map(bytes, encode_fetch_response(VERSION, [topic])))
+    return b"".join(chain.from_iterable(encode_fetch_response(VERSION, [topic])))
 
 
 def test_the_broker_reads_the_request() -> None:

@@ -5,6 +5,7 @@ import random
 import struct
 import uuid
 from io import BytesIO
+from itertools import chain
 
 import pytest
 from aiokafka.protocol import fetch as aiokafka_fetch
@@ -275,7 +276,7 @@ def test_fetch_responses(version: int) -> None:
     for number in range(40):
         topics = fetch_results(rng)
         endpoints = ENDPOINTS[: number % 3]
-        buffers = encode_fetch_response(
+        pieces = encode_fetch_response(
             version,
             topics,
             error_code=70,
@@ -283,6 +284,7 @@ def test_fetch_responses(version: int) -> None:
             throttle_time_ms=5,
             node_endpoints=endpoints,
         )
+        buffers = list(chain.from_iterable(pieces))
         given = [batch for topic in topics for each in topic.partitions for batch in each.batches]
         kept = [buffer for buffer in buffers if any(buffer is batch for batch in given)]
         assert len(kept) == len(given)
@@ -318,7 +320,7 @@ def test_aiokafka_reads_responses() -> None:
     rng = random.Random(3)
     for version in range(4, 12):
         topics = fetch_results(rng)
-        data = BytesIO(b"".join(encode_fetch_response(version, topics)))
+        data = BytesIO(b"".join(chain.from_iterable(encode_fetch_response(version, topics))))
         theirs = getattr(aiokafka_fetch, f"FetchResponse_v{version}").decode(data)
         assert [name for name, _ in theirs.topics] == [topic.name for topic in topics]
         assert not data.read()

@@ -7,7 +7,6 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.server.fetch import fetch_sessions
-from broker_layer.server.fetch.fetch import PARTITIONS_PER_SLICE
 from broker_layer.server.fetch.fetch_sessions import (
     FetchOwner,
     FetchPlan,
@@ -15,7 +14,7 @@ from broker_layer.server.fetch.fetch_sessions import (
     FetchSessions,
     SessionPartition,
 )
-from broker_layer.turns import Turns
+from broker_layer.turns import SLICE_ELEMENTS, Turns
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import Ask, Wanted, serving
 from tests.until import until
@@ -132,4 +131,4 @@ async def test_a_fetch_of_many_partitions_passes_the_loop_on(
         client.send_fetch(Ask({"orders": {number: Wanted() for number in range(500)}}))
         answer = await client.fetched()
         assert len(answer.responses[0].partitions) == 500
-    assert passed >= 500 // PARTITIONS_PER_SLICE
+    assert passed >= 500 // SLICE_ELEMENTS
