@@ -2,7 +2,7 @@
 
 Leaves what a request does to its handler, which calls `pass_on` between two elements, or goes
 through them by `slices`, where other requests may take effect, and who has the next turn to
-`server.step_turns`.
+`serving.step_turns`.
 
 Invariant: between two turns at most TURN_S pass, and the work on one element or slice.
 """

@@ -12,7 +12,7 @@ Source: docs/formats.md, "Connections to a gateway".
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -103,16 +103,13 @@ class ClientConnection(ServerConnection):
         was_mid_frame = self._assembler.is_mid_frame
         try:
             bodies = self._assembler.feed(memoryview(self._buffer)[:nbytes])
-            if self._assembler.is_mid_frame and (bodies or not was_mid_frame):
-                self._waiting_since_s = now_s
-            for body in bodies:
-                if self._is_ending or self._transport is None or self._transport.is_closing():
-                    return
-                context.counters.requests += 1
-                self._take(*decode_request(body))
         except GatewayFormatError as error:
             self._drop_bad_frame(str(error))
-        self._run_waiting()
+            return
+        if self._assembler.is_mid_frame and (bodies or not was_mid_frame):
+            self._waiting_since_s = now_s
+        if bodies:
+            self.serve_in_turns(self._take_all(bodies))
 
     @override
     def resume_writing(self) -> None:
@@ -134,7 +131,7 @@ class ClientConnection(ServerConnection):
     @override
     def is_idle(self) -> bool:
         """Whether no request of the client is running."""
-        return not (self._tasks or self._waiting)
+        return not (self._tasks or self._waiting or self.has_frames_left)
 
     @override
     def note_closing(self) -> None:
@@ -164,6 +161,18 @@ class ClientConnection(ServerConnection):
             self.close()
 
     # -- hello
+
+    def _take_all(self, bodies: list[bytes]) -> Iterator[None]:
+        try:
+            for body in bodies:
+                if self._is_ending or self._transport is None or self._transport.is_closing():
+                    return
+                self._context.counters.requests += 1
+                self._take(*decode_request(body))
+                yield
+        except GatewayFormatError as error:
+            self._drop_bad_frame(str(error))
+        self._run_waiting()
 
     def _take(self, number: int, request: Request) -> None:
         if isinstance(request, Hello):

@@ -26,6 +26,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `connection_context`: what all connections of a server share: limits, counters, open connections.
 - `answer_room`: memory that one connection has for answers.
 - `address_limits`: limits of the connections from one address.
+- `step_turns`: turns of the loop among long pieces of work.
 - `pause`: reasons why nothing is read from a client.
 - `transport_writing`: writes with back-pressure on every Python.
 - `overriding`: `override` for the type checker.

@@ -5,24 +5,34 @@ Leaves frames and answers to `bookie.server.connection` and
 `serving.connection_context`. This code runs when a connection begins, pauses, resumes, is checked
 or ends, never for each frame.
 
-Invariant: nothing is read while there is a reason to pause, at least while the client does not read
-its answers.
+Invariants: nothing is read while there is a reason to pause, at least while the client does not
+read its answers; the frames that came at once are served for FRAMES_S in a pass of the loop, and
+the rest in later passes, one connection after the other.
 """
 
 import asyncio
 import socket
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final, cast
 
+from security.fair_queue import QueueFullError
 from security.shares import network_of
 from serving.address_limits import plain_address
 from serving.connection_context import ConnectionContext
 from serving.overriding import override
 from serving.pause import Pause
+from serving.step_turns import LARGE_BYTES
 
 KEEPALIVE_IDLE_S: Final = 30
 KEEPALIVE_INTERVAL_S: Final = 10
 KEEPALIVE_PROBES: Final = 3
+FRAMES_S: Final = 0.0015
+"""Time after which the rest of the frames that came at once waits for a later pass of the loop: a
+buffer has room for thousands of small requests. uvloop counts whole milliseconds, so it is one or
+two.
+"""
 NO_ROOM: Final = "answers are not read, and room for them is short"
 
 
@@ -43,6 +53,9 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         """
         self._throttle_end: asyncio.TimerHandle | None = None
         self._room = context.room_for(lambda: self.holder)
+        self._left: deque[Iterator[None]] = deque()
+        """Services of frames that have not ended."""
+        self._serving: asyncio.Task[None] | None = None
 
     # -- called by the transport
 
@@ -66,6 +79,9 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         if self._throttle_end is not None:
             self._throttle_end.cancel()
         self._room.close()
+        self._left.clear()
+        if self._serving is not None:
+            self._serving.cancel()
         self._context.connection_lost(self)
 
     @override
@@ -109,6 +125,40 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         """Count the unsent bytes, when some of them may have been sent."""
         if not self._room.is_empty:
             self._room.settle(self.unread_bytes)
+
+    @property
+    def has_frames_left(self) -> bool:
+        """Whether frames have arrived that are not served yet."""
+        return bool(self._left)
+
+    def serve_in_turns(self, service: Iterator[None]) -> None:
+        """Serve frames, one with each step of `service`: for a while now, the rest in turns with
+        other connections.
+        """
+        if not self._left and _has_ended(service, self._context.now):
+            return
+        self._left.append(service)
+        if self._serving is None:
+            self.set_pause(Pause.FRAMES_LEFT, on=True)
+            self._serving = asyncio.get_running_loop().create_task(self._serve_left())
+
+    async def _serve_left(self) -> None:
+        try:
+            await self._context.turns.run(self.holder, self._serve_one_by_one(), LARGE_BYTES)
+        except QueueFullError as error:
+            self.drop("too many requests", str(error))
+        except Exception as error:  # noqa: BLE001 - affects only this connection
+            self._context.counters.requests_failed += 1
+            self._context.log.failure("request failed", error)
+            self.abort()
+        self._serving = None
+        self.set_pause(Pause.FRAMES_LEFT, on=False)
+
+    async def _serve_one_by_one(self) -> None:
+        while self._left:
+            if _has_ended(self._left[0], self._context.now) and self._left:
+                self._left.popleft()
+            await asyncio.sleep(0)
 
     def note_written(self, reserved: int = 0) -> None:
         """Count the unsent bytes after an answer that `reserved` bytes were reserved for; drop a
@@ -200,6 +250,12 @@ class ServerConnection(asyncio.BufferedProtocol, ABC):
         """Return the fields that name the client in the log."""
         peer = "gone" if self._transport is None else self._transport.get_extra_info("peername")
         return {"peer": str(peer)}
+
+
+def _has_ended(service: Iterator[None], now: Callable[[], float]) -> bool:
+    """Let a service make steps for FRAMES_S; return whether it has none left."""
+    end_s = now() + FRAMES_S
+    return all(now() < end_s for _ in service)
 
 
 def _tune(transport: asyncio.BaseTransport) -> None:

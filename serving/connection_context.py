@@ -12,6 +12,7 @@ from security.fair_queue import FairQueue
 from serving.address_limits import AddressLimits
 from serving.answer_room import AnswerRoom
 from serving.server_log import ServerLog
+from serving.step_turns import StepTurns
 
 if TYPE_CHECKING:
     from serving.connection import ServerConnection
@@ -91,6 +92,8 @@ class ConnectionContext:
         self.unsent = FairQueue(limits.unsent_bytes_max, share, limits.connections_max)
         """Account of the bytes of answers of all connections; each waits for one answer."""
         self._count_again_s = 0.0
+        self.turns = StepTurns()
+        """Turns among connections with more frames than are served at once."""
 
     def room_for(self, holder_of: Callable[[], str]) -> AnswerRoom:
         """Return the room of a new connection for answers."""

@@ -15,5 +15,6 @@ class Pause(Flag):
     HANDLER_FULL = auto()
     MEMORY_FULL = auto()
     FRAME_WAITS = auto()
+    FRAMES_LEFT = auto()
     THROTTLED = auto()
     CLOSING = auto()

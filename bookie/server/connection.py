@@ -13,7 +13,7 @@ too many requests wait, while the client does not read its answers, and while it
 Source: protocol rules 2.3, 4.3, 12.4, 12.6; storage design, "Limits and refusals".
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Final, assert_never
 
@@ -136,16 +136,8 @@ class ClientConnection(ServerConnection):
             self._waiting_since_s = context.now()
         context.counters.requests += len(frames)
         self._received_at_s = context.now()
-        for frame in frames:
-            if self._transport is None or self._transport.is_closing():
-                return
-            self._serve(frame)
-        if self._adds_pending:
-            self._read_on_if_room()
-        if context.quotas.appends.is_limited:
-            self._quota.note_frames(frames)
-        if self._runner.is_full:
-            self.set_pause(Pause.REQUESTS_WAIT, on=True)
+        if frames:
+            self.serve_in_turns(self._serve_all(frames))
 
     # -- called by the server
 
@@ -170,7 +162,7 @@ class ClientConnection(ServerConnection):
     def is_idle(self) -> bool:
         """Whether no request of the client is running, except long polls."""
         is_waiting = self._adds_pending or self._acks or self._attachments.has_waiting
-        return not is_waiting and self._runner.is_idle
+        return not (is_waiting or self.has_frames_left) and self._runner.is_idle
 
     @override
     def note_closing(self) -> None:
@@ -207,6 +199,19 @@ class ClientConnection(ServerConnection):
             self._send_answer([acks_frame(acks)])
 
     # -- one frame
+
+    def _serve_all(self, frames: list[Frame]) -> Iterator[None]:
+        for frame in frames:
+            if self._transport is None or self._transport.is_closing():
+                return
+            self._serve(frame)
+            yield
+        if self._adds_pending:
+            self._read_on_if_room()
+        if self._context.quotas.appends.is_limited:
+            self._quota.note_frames(frames)
+        if self._runner.is_full:
+            self.set_pause(Pause.REQUESTS_WAIT, on=True)
 
     def _serve(self, frame: Frame) -> None:
         try:

@@ -368,9 +368,10 @@ def encode_request(request: ApiMessage, version: int) -> bytearray:
     return encoded
 
 
-def api_versions_response(version: int) -> bytearray:
+@cache
+def api_versions_response(version: int) -> bytes:
     """Encode the table of the versions that are served."""
-    return _api_versions(version, ErrorCode.NONE)
+    return bytes(_api_versions(version, ErrorCode.NONE))
 
 
 def refuse_software_name(version: int) -> bytearray:

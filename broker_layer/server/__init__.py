@@ -4,7 +4,6 @@
 - `exchange`: one request between arrival and answer.
 - `exchange_rights`: rights of clients that produce and fetch.
 - `request_tasks`: coroutines that answer requests.
-- `step_turns`: turns of the loop among large requests.
 - `request_spans`: traces of Produce and Fetch.
 - `broker_services`: services of requests, over any logs.
 - `service_tools`: what those services work with.

@@ -14,7 +14,7 @@ Source: Kafka's protocol guide, section "Network" (order of answers); KIP-219 fo
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
@@ -111,16 +111,16 @@ class BrokerConnection(ServerConnection):
         was_mid_frame, now_s = self._assembler.is_mid_frame, context.now()
         try:
             frames = self._assembler.buffer_updated(nbytes)
-            for frame in frames:
-                self._begin(frame, now_s)
-            if frames:
-                self._release_announced()
         except KafkaFrameError as error:
             self._drop_bad_frame(str(error))
             return
         if frames or not was_mid_frame:
             self._waiting_since_s = now_s
-        self._bound_memory()
+        if frames:
+            self._release_announced()
+            self.serve_in_turns(self._begin_all(frames, now_s))
+        else:
+            self._bound_memory()
 
     @override
     def resume_writing(self) -> None:
@@ -186,7 +186,7 @@ class BrokerConnection(ServerConnection):
     @override
     def is_idle(self) -> bool:
         """Whether every request was answered."""
-        return not self._exchanges
+        return not (self._exchanges or self.has_frames_left)
 
     @override
     def note_closing(self) -> None:
@@ -225,6 +225,16 @@ class BrokerConnection(ServerConnection):
         return {"peer": self.client_host, "listener": self.listener}
 
     # -- one frame
+
+    def _begin_all(self, frames: list[memoryview], now_s: float) -> Iterator[None]:
+        try:
+            for frame in frames:
+                self._begin(frame, now_s)
+                yield
+        except KafkaFrameError as error:
+            self._drop_bad_frame(str(error))
+            return
+        self._bound_memory()
 
     def _begin(self, frame: memoryview, now_s: float) -> None:
         transport = self._transport

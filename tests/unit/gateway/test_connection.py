@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from gateway.connection import ClientConnection
 from metadata.gateway.codec import (
     Code,
     Reply,
@@ -30,7 +31,9 @@ from metadata.gateway.messages import (
 from metadata.ids import Version
 from metadata.msgpack_fields import array_of
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from serving import connection
 from tests.support.gateway.running_gateway import LIMITS, RunningGateway, run_gateway
+from tests.support.loop_passes import counting_passes
 from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
@@ -313,3 +316,25 @@ async def test_a_closing_gateway_finishes_what_runs(
     assert stored_of((await client.reply()).result).value == b"value"
     await closing
     assert await client.is_closed()
+
+
+async def test_many_small_requests_are_served_in_later_passes(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FRAMES_S", 0.0)  # each frame ends a turn
+    noted, take = list[int](), ClientConnection._take
+    client = await Client.of(gateway)
+    await client.greet()
+    async with counting_passes() as passes:
+
+        def note(self: ClientConnection, number: int, request: Request) -> None:
+            noted.append(passes.now)
+            take(self, number, request)
+
+        monkeypatch.setattr(ClientConnection, "_take", note)
+        for number in range(20):
+            client.send(number, Ping())
+        found = [(await client.reply()).number for _ in range(20)]
+    assert sorted(found) == list(range(20))
+    assert len(set(noted)) >= len(noted) - 1, "the first of a buffer, and one more"
+    client.close()

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from bookie.server.connection import ClientConnection
 from bookie.wire.entries import Entries
-from bookie.wire.frames import FrameKind, frame_header
+from bookie.wire.frames import Frame, FrameKind, frame_header
 from bookie.wire.messages import (
     DetachLedger,
     EntryRanges,
@@ -23,9 +24,11 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from serving import connection
 from tests.support.bookie import wire_client
 from tests.support.bookie.running_server import BOOKIE, RunningServer
 from tests.support.bookie.wire_client import KEY, WireClient, batch_of, hello, payloads_of
+from tests.support.loop_passes import counting_passes
 from tests.until import until
 
 ONE = LedgerId(1)
@@ -348,3 +351,28 @@ async def test_only_an_oversized_entry_is_refused(served: RunningServer) -> None
     client.send(frame_header(FrameKind.ADD, 900, 3) + b"abc")
     assert await client.ack(900) is Status.BAD_REQUEST
     await client.close()
+
+
+async def test_many_small_requests_are_served_in_later_passes_and_in_order(
+    served: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FRAMES_S", 0.0)  # each frame ends a turn
+    clients = [await WireClient.greeted(served.address, BOOKIE) for _ in range(3)]
+    noted, serve_one = list[int](), ClientConnection._serve
+    async with counting_passes() as passes:
+
+        def note(self: ClientConnection, frame: Frame) -> None:
+            noted.append(passes.now)
+            serve_one(self, frame)
+
+        monkeypatch.setattr(ClientConnection, "_serve", note)
+        for client in clients:
+            client.attach(1)
+            adds = [client.send_add(batch_of(1, number)) for number in range(10)]
+            pings = [client.send_request(Ping()) for _ in range(10)]
+            assert [await client.ack(each) for each in adds] == [Status.OK] * 10
+            assert [type(await client.answer(each)) for each in pings] == [Pong] * 10
+    assert len(noted) == 3 * 21
+    assert len(set(noted)) >= len(noted) - len(clients), "the first of a buffer, and one more"
+    for client in clients:
+        await client.close()

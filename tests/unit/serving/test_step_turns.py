@@ -6,15 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from broker_layer.kafka.versions import ApiKey
-from broker_layer.server import step_turns
-from broker_layer.server.step_turns import LARGE_BYTES, StepTurns
-from broker_layer.turns import SLICE_ELEMENTS, Turns
 from metadata.cancelling import cancel_and_wait
 from security.fair_queue import QueueFullError
-from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
-from tests.support.broker_layer.served_broker import Ask, Wanted, serving
-from tests.until import until
+from serving import step_turns
+from serving.step_turns import LARGE_BYTES, StepTurns
+from tests.support.loop_passes import LoopPasses, counting_passes
 
 STEPS = 5
 ALICE, MALLORY = "User:alice", "User:mallory"
@@ -25,15 +21,9 @@ class World:
 
     def __init__(self) -> None:
         self.turns = StepTurns()
-        self.passes = 0
+        self.passes = LoopPasses()
         self.steps: list[tuple[str, int]] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self._counting = asyncio.ensure_future(self._count())
-
-    async def _count(self) -> None:
-        while True:
-            self.passes += 1
-            await asyncio.sleep(0)
 
     def begin(self, holder: str, frame_bytes: int = LARGE_BYTES) -> asyncio.Task[None]:
         work = self.turns.run(holder, self._work(holder), frame_bytes)
@@ -43,18 +33,16 @@ class World:
 
     async def _work(self, holder: str) -> None:
         for _ in range(STEPS):
-            self.steps.append((holder, self.passes))
+            self.steps.append((holder, self.passes.now))
             await asyncio.sleep(0)
-
-    async def aclose(self) -> None:
-        await cancel_and_wait(self._counting, *self.tasks)
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     made = World()
-    yield made
-    await made.aclose()
+    async with counting_passes() as made.passes:
+        yield made
+    await cancel_and_wait(*made.tasks)
 
 
 async def test_one_step_of_all_large_requests_runs_in_a_pass(world: World) -> None:
@@ -141,46 +129,3 @@ async def test_requests_that_wait_are_bounded(
     tasks = [world.begin(MALLORY) for _ in range(4)]
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in ended if each] == [QueueFullError]
-
-
-async def test_large_fetches_of_many_connections_run_one_step_in_a_pass(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    passes, current = list[int](), 0
-    pass_on = Turns.pass_on
-
-    async def noted(turns: Turns) -> None:
-        passes.append(current)
-        await asyncio.sleep(0)  # every slice ends a turn
-        await pass_on(turns)
-
-    async def count() -> None:
-        nonlocal current
-        while True:
-            current += 1
-            await asyncio.sleep(0)
-
-    partitions = 5 * SLICE_ELEMENTS
-    logs = {("orders", number): MemoryLog() for number in range(partitions)}
-    async with serving(MemoryTopics(logs)) as broker:
-        clients = [await broker.connect() for _ in range(5)]
-        monkeypatch.setattr(Turns, "pass_on", noted)
-        counting = asyncio.ensure_future(count())
-        for each in clients:
-            each.send_fetch(Ask({"orders": {number: Wanted() for number in range(partitions)}}))
-        answers = [await each.fetched() for each in clients]
-        await cancel_and_wait(counting)
-    assert all(len(each.responses[0].partitions) == partitions for each in answers)
-    assert len(passes) >= len(clients) * partitions // SLICE_ELEMENTS
-    assert len(set(passes)) == len(passes)
-
-
-async def test_too_many_large_requests_end_their_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(step_turns, "LARGE_WAITING_MAX", 0)
-    async with serving(MemoryTopics({})) as broker:
-        clients = [await broker.connect() for _ in range(2)]
-        for each in clients:
-            each.send(ApiKey.METADATA, 1, b"\0\0\x20\0" + b"\0\0" * LARGE_BYTES)
-        await until(lambda: broker.services.counters.peers_dropped > 0)

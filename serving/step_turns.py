@@ -1,9 +1,10 @@
-"""Turns of the event loop among large requests: one step of one of them in each pass of the loop.
+"""Turns of the event loop among long pieces of work: one step of one of them in each pass.
 
-Leaves where a long step ends to `broker_layer.turns`, and small requests to the loop.
+Such work is a large request, or what is left of many small ones that came at once. Leaves where a
+step ends to the work (`broker_layer.turns`, `serving.connection`), and small requests to the loop.
 
-Invariants: between two looks at the sockets at most one step of all large requests runs, so a small
-request waits for one step at a time, however many large ones came on however many connections;
+Invariants: between two looks at the sockets at most one step of all these runs, so a small request
+waits for one step at a time, however many large ones came on however many connections;
 clients take turns, so the large request of one waits for a step or two of each other one. A request
 is large from the start if its frame has LARGE_BYTES, any other one from when it first passes the
 loop on.

@@ -1,0 +1,95 @@
+"""Large requests of a broker run one step in each pass of the loop, and so do many small ones."""
+
+import asyncio
+
+import pytest
+
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.connections.connection import BrokerConnection
+from broker_layer.turns import SLICE_ELEMENTS, Turns
+from serving import connection, step_turns
+from serving.step_turns import LARGE_BYTES
+from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
+from tests.support.broker_layer.served_broker import Ask, Wanted, serving
+from tests.support.loop_passes import counting_passes
+from tests.until import until
+
+
+async def test_large_fetches_of_many_connections_run_one_step_in_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted = list[int]()
+
+    partitions = 5 * SLICE_ELEMENTS
+    logs = {("orders", number): MemoryLog() for number in range(partitions)}
+    async with serving(MemoryTopics(logs)) as broker:
+        clients = [await broker.connect() for _ in range(5)]
+        async with counting_passes() as passes:
+
+            async def pass_on(_: Turns) -> None:
+                noted.append(passes.now)
+                await asyncio.sleep(0)  # every slice ends a turn
+
+            monkeypatch.setattr(Turns, "pass_on", pass_on)
+            for each in clients:
+                each.send_fetch(Ask({"orders": {number: Wanted() for number in range(partitions)}}))
+            answers = [await each.fetched() for each in clients]
+    assert all(len(each.responses[0].partitions) == partitions for each in answers)
+    assert len(noted) >= len(clients) * partitions // SLICE_ELEMENTS
+    assert len(set(noted)) == len(noted)
+
+
+async def test_too_many_large_requests_end_their_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(step_turns, "LARGE_WAITING_MAX", 0)
+    async with serving(MemoryTopics({})) as broker:
+        clients = [await broker.connect() for _ in range(2)]
+        for each in clients:
+            each.send(ApiKey.METADATA, 1, b"\0\0\x20\0" + b"\0\0" * LARGE_BYTES)
+        await until(lambda: broker.services.counters.peers_dropped > 0)
+
+
+async def test_many_small_requests_are_served_in_turns_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "FRAMES_S", 0.0)  # each frame ends a turn
+    noted, begin = list[int](), BrokerConnection._begin
+    async with serving(MemoryTopics({})) as broker, counting_passes() as passes:
+
+        def note(self: BrokerConnection, frame: memoryview, now_s: float) -> None:
+            noted.append(passes.now)
+            begin(self, frame, now_s)
+
+        monkeypatch.setattr(BrokerConnection, "_begin", note)
+        clients = [await broker.connect() for _ in range(5)]
+        for client in clients:
+            for _ in range(20):
+                client.send(ApiKey.API_VERSIONS, 0, b"")
+        for client in clients:
+            assert [(await client.frame())[0] for _ in range(20)] == list(range(1, 21))
+    assert len(noted) == 100
+    most_in_a_pass = max(noted.count(each) for each in noted)
+    assert most_in_a_pass <= len(clients) + 1, "the first of each connection, and one more"
+    assert len(set(noted)) >= 100 - 2 * len(clients)
+
+
+async def test_what_is_left_of_a_lost_connection_is_not_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "FRAMES_S", 0.0)
+    async with serving(MemoryTopics({})) as broker:
+        client = await broker.connect()
+        await until(lambda: bool(broker.services.context.connections))
+        (server_side,) = broker.services.context.connections
+        for _ in range(2_000):
+            client.send(ApiKey.API_VERSIONS, 0, b"")
+        for _ in range(10_000):
+            if server_side.has_frames_left:
+                break
+            await asyncio.sleep(0)
+        assert not server_side.is_idle
+        server_side.abort()
+        await until(lambda: not broker.services.context.connections)
+        assert server_side.is_idle
+        assert sum(broker.services.counters.requests_by_api.values()) < 2_000
