@@ -166,3 +166,9 @@ def _kilobytes(text: str | None) -> int | None:
 
 def _integer(text: str | None) -> int | None:
     return int(text) if text else None
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the two parts of an address."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)

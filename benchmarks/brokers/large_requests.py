@@ -29,11 +29,12 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest
 
 from benchmarks.brokers.filled_request import Filling, Way, filled, ways_of
+from benchmarks.brokers.request_frame import is_flexible, request_frame
 from benchmarks.measures import interleaved
-from benchmarks.processes import usage_of
+from benchmarks.processes import host_and_port, usage_of
 from benchmarks.runner import Bench, run
 from broker_layer.kafka.messages import request_class
-from broker_layer.kafka.primitives import ELEMENTS_MAX, NO_TAGS
+from broker_layer.kafka.primitives import ELEMENTS_MAX
 from broker_layer.kafka.versions import NEVER, SERVED, ApiKey
 from quire.local_cluster import LocalCluster
 
@@ -48,9 +49,7 @@ WARM: Final = "warm"
 SKIPPED: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 """A listener without logins answers them with a constant."""
 
-_HEAD: Final = struct.Struct(">ihhih")
 _LENGTH: Final = struct.Struct(">i")
-NO_CLIENT_ID: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,9 @@ class Case:
 
     def frame(self, elements: int) -> bytes:
         """Return the request with its header."""
-        filling = Filling(self.version, _is_flexible(self.key, self.version), self.same_name)
+        filling = Filling(self.version, is_flexible(self.key, self.version), self.same_name)
         body = filled(_class_of(self.key).json, self.way, elements, filling)
-        return _frame(self.key, self.version, body)
+        return request_frame(self.key, self.version, body)
 
 
 def _class_of(key: ApiKey) -> type[ApiMessage]:
@@ -81,16 +80,6 @@ def _class_of(key: ApiKey) -> type[ApiMessage]:
         ApiKey.FETCH: FetchRequest,
     }
     return hot.get(key) or request_class(key)
-
-
-def _is_flexible(key: ApiKey, version: int) -> bool:
-    return version >= SERVED[key].flexible_from
-
-
-def _frame(key: ApiKey, version: int, body: bytes) -> bytes:
-    end = NO_TAGS if _is_flexible(key, version) else b""
-    size = _HEAD.size - _LENGTH.size + len(end) + len(body)
-    return _HEAD.pack(size, key, version, 1, NO_CLIENT_ID) + end + body
 
 
 def _cases() -> Iterator[Case]:
@@ -112,7 +101,7 @@ class Probe:
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address)
-        self._ask = _frame(ApiKey.API_VERSIONS, 0, b"")
+        self._ask = request_frame(ApiKey.API_VERSIONS, 0)
         self._longest_s = 0.0
         self._is_over = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -210,8 +199,7 @@ async def _measure(bench: Bench) -> None:
     with bench.subdirectory() as directory:
         async with LocalCluster(3, directory, broker=1) as cluster:
             broker = cluster.brokers[0]
-            host, _, port = broker.address.rpartition(":")
-            address = host, int(port)
+            address = host_and_port(broker.address)
             await _prepare(address)
             probe = Probe(address)
             try:

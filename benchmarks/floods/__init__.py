@@ -10,7 +10,7 @@
 - `crowd`: bad clients that come again.
 - `stuck_clients`: clients of a bookie that are silent, slow, or read nothing.
 - `attach_flood`: attaches of ledgers that do not exist.
-- `broker_floods`: Fetches that are not read, and fetch sessions that grow.
+- `broker_floods`: Fetches that are not read, fetch sessions that grow, many small requests.
 - `silent_connections`: connections that never send a byte.
 - `gateway_floods`: watches.
 - `bookie_link`, `broker_link`: connections to a bookie and to a broker.

@@ -4,13 +4,12 @@ Leaves connections to `benchmarks.floods.bookie_link`.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from random import SystemRandom
 from typing import Final
 
 from benchmarks.floods.bookie_link import BookieLink, frame_of
-from benchmarks.floods.crowd import Arrive, Crowd
+from benchmarks.floods.crowd import Arrive, Crowd, read_all
 from benchmarks.floods.flood_job import FloodRun
 from bookie.wire.messages import MASTER_KEY_BYTES, AttachLedger, DetachLedger, ReadLac
 from metadata.ids import LedgerId
@@ -31,7 +30,7 @@ async def flood_with_attaches(run: FloodRun) -> None:
 
     async def attach(arrive: Arrive) -> None:
         reader, writer = await link.greeted()
-        reading = asyncio.create_task(_read_all(reader))
+        reading = asyncio.create_task(read_all(reader))
         number = FIRST_ID + rng.randrange(RANGE) * RANGE
         attached = deque[int]()
         arrive()
@@ -55,9 +54,3 @@ async def flood_with_attaches(run: FloodRun) -> None:
             writer.transport.abort()
 
     await Crowd(run, rng).run(*[attach] * size.connections)
-
-
-async def _read_all(reader: asyncio.StreamReader) -> None:
-    with contextlib.suppress(OSError):
-        while await reader.read(64 * 1024):
-            continue

@@ -8,7 +8,8 @@ import asyncio
 import socket
 from typing import Final
 
-from benchmarks.floods.flood_job import BAD_HOST, FloodTarget, host_and_port
+from benchmarks.floods.flood_job import BAD_HOST, FloodTarget
+from benchmarks.processes import host_and_port
 from bookie.wire.codec import encode_message
 from bookie.wire.frames import FRAME_HEADER_BYTES, FrameKind, frame_header
 from bookie.wire.messages import Hello, Request

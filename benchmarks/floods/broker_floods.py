@@ -1,4 +1,5 @@
-"""Requests of bad clients of a broker: Fetches that are not read, and fetch sessions that grow.
+"""Requests of bad clients of a broker: Fetches that are not read, fetch sessions that grow, and
+many small requests at once.
 
 Leaves connections to `benchmarks.floods.broker_link`.
 
@@ -11,8 +12,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from benchmarks.brokers.request_frame import request_frame
 from benchmarks.floods.broker_link import BrokerLink
-from benchmarks.floods.crowd import Arrive, Crowd
+from benchmarks.floods.crowd import Arrive, Crowd, read_all
 from benchmarks.floods.flood_job import BAD_HOST, FloodRun
 from broker_layer.errors import TopicError
 from broker_layer.kafka.primitives import NO_TAGS, varint
@@ -26,6 +28,8 @@ NO_SESSION: Final = (0, -1)
 """Id and epoch of a Fetch without a session."""
 NEW_SESSION: Final = (0, 0)
 PROBE_PERIOD_S: Final = 1.0
+SMALL_REQUEST: Final = request_frame(ApiKey.API_VERSIONS, 0)
+"""One that is always allowed."""
 TOPIC_ID_BYTES: Final = 16
 
 _PARTITION: Final = struct.Struct(">iiqiqi")
@@ -56,14 +60,14 @@ async def flood_with_fetches(run: FloodRun) -> None:
         _, writer = await link.logged_in(access)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         try:
-            writer.write(link.frame(ApiKey.FETCH, FETCH_VERSION, body))
+            writer.write(request_frame(ApiKey.FETCH, FETCH_VERSION, body))
             await writer.drain()
             run.counts.requests += 1
             arrive()
             while not writer.transport.is_closing():
                 # Without reading, the end is noticed only at the next write.
                 await asyncio.sleep(PROBE_PERIOD_S)
-                writer.write(link.probe())
+                writer.write(SMALL_REQUEST)
         finally:
             writer.transport.abort()
 
@@ -88,6 +92,29 @@ async def flood_with_sessions(run: FloodRun) -> None:
             connection.close("the flood ends")
 
     await Crowd(run, rng).run(*[grow] * size.connections)
+
+
+async def flood_with_requests(run: FloodRun) -> None:
+    """Send many small requests at once, and read their answers."""
+    size = run.job.size
+    link = BrokerLink(run.job.target.broker, run.job.target.client_file, BAD_HOST)
+    access = link.access(run.job.target.user, run.job.target.password_file)
+
+    async def ask(arrive: Arrive) -> None:
+        reader, writer = await link.logged_in(access)
+        reading = asyncio.create_task(read_all(reader))
+        arrive()
+        try:
+            while not reading.done():
+                writer.write(SMALL_REQUEST * size.each)
+                await writer.drain()
+                run.counts.requests += size.each
+                await asyncio.sleep(size.each / size.per_s)
+        finally:
+            reading.cancel()
+            writer.transport.abort()
+
+    await Crowd(run, Random(1)).run(*[ask] * size.connections)
 
 
 async def _grow(

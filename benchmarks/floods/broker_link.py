@@ -4,12 +4,8 @@ Leaves what is sent on them to the clients.
 """
 
 import asyncio
-import struct
-from typing import Final
 
-from benchmarks.floods.flood_job import host_and_port
-from broker_layer.kafka.primitives import NO_TAGS
-from broker_layer.kafka.versions import ApiKey
+from benchmarks.processes import host_and_port
 from broker_layer.peer_connection import PeerConnection
 from broker_layer.security.peer_login import log_in
 from security.client_file import read_client_file
@@ -17,8 +13,6 @@ from security.sasl.credentials import ScramMechanism
 from security.sasl_access import SaslAccess, sasl_access
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-_HEAD: Final = struct.Struct(">ihhih")
-NO_CLIENT_ID: Final = -1
 
 
 class BrokerLink:
@@ -53,14 +47,3 @@ class BrokerLink:
     def access(user: str, password_file: str) -> SaslAccess:
         """Return how a user logs in."""
         return sasl_access(ScramMechanism.SHA_512, user, password_file)
-
-    @staticmethod
-    def frame(key: ApiKey, version: int, body: bytes) -> bytes:
-        """Return a request with a flexible header."""
-        size = _HEAD.size - 4 + len(NO_TAGS) + len(body)
-        return _HEAD.pack(size, key, version, 1, NO_CLIENT_ID) + NO_TAGS + body
-
-    @staticmethod
-    def probe() -> bytes:
-        """Return a small request that is always allowed."""
-        return _HEAD.pack(_HEAD.size - 4, ApiKey.API_VERSIONS, 0, 1, NO_CLIENT_ID)

@@ -18,6 +18,8 @@ COME_AGAIN_S: Final = 0.5
 SPREAD_S: Final = 0.5
 """Time in which all clients come."""
 
+READ_BYTES: Final = 64 * 1024
+
 Arrive = Callable[[], None]
 Act = Callable[[Arrive], Awaitable[None]]
 """Connects, calls its argument once it is in its place, and returns or raises when it was cut."""
@@ -64,3 +66,10 @@ class Crowd:
         self._awaited -= is_first
         if is_first and not self._awaited:
             self._full()
+
+
+async def read_all(reader: asyncio.StreamReader) -> None:
+    """Read what comes until the end."""
+    with contextlib.suppress(OSError):
+        while await reader.read(READ_BYTES):
+            continue

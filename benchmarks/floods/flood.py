@@ -9,6 +9,7 @@ memory of the attacked process stays within its bounds.
 """
 
 import argparse
+from time import perf_counter
 from typing import Final
 
 from benchmarks.floods.flood_job import FloodJob
@@ -17,7 +18,13 @@ from benchmarks.floods.flooder_process import FlooderProcess, flooder_process
 from benchmarks.floods.good_clients import GOOD_CLIENTS, Timed, timed
 from benchmarks.floods.kinds import MIB, SPECS, FloodKind, FloodSpec
 from benchmarks.measures import interleaved, latency_figures
-from benchmarks.processes import descriptors_of, forget_peak, peak_bytes
+from benchmarks.processes import (
+    descriptors_of,
+    forget_peak,
+    peak_bytes,
+    usage_of,
+    used_between,
+)
 from benchmarks.runner import Bench, run
 
 RATIO_WANTED: Final = 5.0
@@ -53,22 +60,28 @@ async def _round(
     call_s_max = SMOKE_CALL_S_MAX if bench.is_smoke else CALL_S_MAX
     async with good_client(flooded) as call:
 
-        async def phase(seconds: float) -> Timed:
-            return await timed(call, per_s, seconds, call_s_max)
+        async def phase(seconds: float) -> tuple[Timed, float | None]:
+            """Return the calls, and what the attacked process used of one core meanwhile."""
+            before, began_s = usage_of(pid), perf_counter()
+            found = await timed(call, per_s, seconds, call_s_max)
+            used_s = used_between(before, usage_of(pid)).cpu_s
+            return found, None if used_s is None else used_s / (perf_counter() - began_s)
 
         await phase(WARM_S)
         forget_peak(pid)
-        quiet = await phase(bench.options.seconds)
+        quiet, quiet_share = await phase(bench.options.seconds)
         before = peak_bytes(pid), descriptors_of(pid)
         size = spec.smoke if bench.is_smoke else spec.usual
         is_full = await flooder.begin(FloodJob(kind, size, flooded.current_target()))
-        flooded_phase = await phase(bench.options.seconds)
+        flooded_phase, share = await phase(bench.options.seconds)
         during = peak_bytes(pid), descriptors_of(pid)
         got = await flooder.end()
     return {
         **{f"quiet_{name}": value for name, value in _latencies(quiet).items()},
         **_latencies(flooded_phase),
         "p99_ratio": _latencies(flooded_phase)["p99_ms"] / _latencies(quiet)["p99_ms"],
+        "quiet_server_cpu_share": quiet_share,
+        "server_cpu_share": share,
         "calls": len(flooded_phase.seconds),
         "quiet_calls": len(quiet.seconds),
         "quiet_failures": quiet.failures,

@@ -77,9 +77,3 @@ class FloodRun:
     counts: FloodCounts
     full: Callable[[], None]
     """Is called once all bad clients have come."""
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """Return the two parts of an address."""
-    host, _, port = address.rpartition(":")
-    return host, int(port)

@@ -20,7 +20,11 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.floods.attach_flood import flood_with_attaches
-from benchmarks.floods.broker_floods import flood_with_fetches, flood_with_sessions
+from benchmarks.floods.broker_floods import (
+    flood_with_fetches,
+    flood_with_requests,
+    flood_with_sessions,
+)
 from benchmarks.floods.flood_job import FloodCounts, FloodJob, FloodRun
 from benchmarks.floods.gateway_floods import flood_with_watches
 from benchmarks.floods.kinds import FloodKind
@@ -38,6 +42,7 @@ FLOODS: Final[Mapping[FloodKind, Callable[[FloodRun], Awaitable[None]]]] = {
     FloodKind.ATTACHES: flood_with_attaches,
     FloodKind.FETCHES: flood_with_fetches,
     FloodKind.SESSIONS: flood_with_sessions,
+    FloodKind.REQUESTS: flood_with_requests,
     FloodKind.HANDSHAKES: flood_with_handshakes,
     FloodKind.ADMIN: flood_admin,
     FloodKind.WATCHES: flood_with_watches,

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from benchmarks.floods.crowd import COME_AGAIN_S
-from benchmarks.floods.flood_job import FloodRun, host_and_port
+from benchmarks.floods.flood_job import FloodRun
+from benchmarks.processes import host_and_port
 from metadata.errors import MetadataError
 from metadata.gateway.codec import welcome_of
 from metadata.gateway.connection import GatewayConnection, connect

@@ -14,11 +14,11 @@ from typing import Final
 
 from benchmarks.brokers.produce_request import PRODUCE_VERSION, produce_body
 from benchmarks.floods.broker_link import BrokerLink
-from benchmarks.floods.flood_job import host_and_port
 from benchmarks.floods.flooded_cluster import GOOD, ONE, TOPIC, FloodedCluster
 from benchmarks.floods.gateway_floods import gateway_session
 from benchmarks.floods.kinds import FloodKind
 from benchmarks.measures import arrivals
+from benchmarks.processes import host_and_port
 from broker_layer.kafka.login_messages import SaslHandshakeRequest, SaslHandshakeResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.peer_login import ask
@@ -208,6 +208,7 @@ GOOD_CLIENTS: Final[Mapping[FloodKind, tuple[Callable[[FloodedCluster], GoodClie
     FloodKind.ATTACHES: (_new_ledgers, SELDOM_PER_S),
     FloodKind.FETCHES: (_produces, OFTEN_PER_S),
     FloodKind.SESSIONS: (_produces, OFTEN_PER_S),
+    FloodKind.REQUESTS: (_produces, OFTEN_PER_S),
     FloodKind.HANDSHAKES: (_connects, SELDOM_PER_S),
     FloodKind.ADMIN: (_admin_requests, SELDOM_PER_S),
     FloodKind.WATCHES: (_watches, SELDOM_PER_S),

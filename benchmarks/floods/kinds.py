@@ -38,6 +38,8 @@ class FloodKind(StrEnum):
     """Fetches of a broker over TLS whose answers are not read."""
     SESSIONS = "sessions"
     """Fetch sessions that grow, by a login without an ACL for their topics."""
+    REQUESTS = "requests"
+    """Thousands of small requests to a broker at once, by a login without an ACL."""
     HANDSHAKES = "handshakes"
     """Connections to a broker from one address that do not begin their TLS handshakes."""
     ADMIN = "admin"
@@ -91,6 +93,9 @@ SPECS: Final = {
     FloodKind.FETCHES: FloodSpec(Role.BROKER, Size(8), Size(8), BROKER_ANSWERS_BYTES + SLACK_BYTES),
     FloodKind.SESSIONS: FloodSpec(
         Role.BROKER, Size(1, 9_990, 480_000), Size(1, 9_990, 100_000), 4 * SLACK_BYTES
+    ),
+    FloodKind.REQUESTS: FloodSpec(
+        Role.BROKER, Size(1, 9_000, 36_000), Size(1, 2_000, 8_000), SLACK_BYTES
     ),
     FloodKind.HANDSHAKES: FloodSpec(Role.BROKER, Size(256), Size(96), SLACK_BYTES),
     FloodKind.ADMIN: FloodSpec(Role.BOOKIE, Size(256), Size(48), SLACK_BYTES),

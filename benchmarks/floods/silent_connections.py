@@ -9,7 +9,8 @@ from random import Random
 from typing import Final
 
 from benchmarks.floods.crowd import Arrive, Crowd
-from benchmarks.floods.flood_job import BAD_HOST, FloodRun, host_and_port
+from benchmarks.floods.flood_job import BAD_HOST, FloodRun
+from benchmarks.processes import host_and_port
 
 REFUSED_S: Final = 1.0
 """A connection that is closed earlier counts as refused, a later one as cut."""
