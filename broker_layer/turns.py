@@ -1,14 +1,13 @@
 """Turns of the event loop during one large request, so that other clients' requests run too.
 
-Leaves what a request does to its handler, which calls `pass_on` between two elements, or goes
-through them by `slices`, where other requests may take effect, and who has the next turn to
-`serving.step_turns`.
+Leaves what a request does to its handler, which calls `pass_on` between two elements or `slices`,
+where other requests may take effect, and who has the next turn to `serving.step_turns`.
 
 Invariant: between two turns at most TURN_S pass, and the work on one element or slice.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -37,9 +36,9 @@ class Turns:
             await asyncio.sleep(0)
             self._began_s = self._now()
 
-    async def slices(self, elements: Iterable[Element]) -> AsyncIterator[list[Element]]:
-        """Yield SLICE_ELEMENTS elements at a time, and pass the loop on after each slice."""
-        rest = iter(elements)
-        while some := list(islice(rest, SLICE_ELEMENTS)):
-            yield some
-            await self.pass_on()
+
+def slices(elements: Iterable[Element]) -> Iterator[list[Element]]:
+    """Yield SLICE_ELEMENTS elements at a time, after each of which a turn may end."""
+    rest = iter(elements)
+    while some := list(islice(rest, SLICE_ELEMENTS)):
+        yield some

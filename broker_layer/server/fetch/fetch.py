@@ -44,7 +44,7 @@ from broker_layer.server.fetch.fetch_sessions import (
 )
 from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
-from broker_layer.turns import Turns
+from broker_layer.turns import Turns, slices
 from tracing import spans as tracing
 
 
@@ -100,8 +100,9 @@ class FetchService:
         by_id = exchange.api_version >= FETCH_TOPIC_ID_VERSION
         now_s = self._now()
         asked: list[FetchPosition] = []
-        async for some in turns.slices(_positions(request)):
+        for some in slices(_positions(request)):
             asked += some
+            await turns.pass_on()
         if exchange.is_gone:
             return
         plan = self._sessions.plan(
@@ -121,8 +122,9 @@ class FetchService:
         )
         rights = self._rights.of(exchange)
         reads: list[PartitionRead] = []
-        async for positions in turns.slices(plan.positions):
+        for positions in slices(plan.positions):
             reads += [self._reader.begin(each, rights) for each in positions]
+            await turns.pass_on()
         total = await self._read(exchange, reads, bounds)
         await turns.pass_on()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, self._limits.fetch_wait_s_max)
@@ -173,15 +175,17 @@ class FetchService:
         exchange.on_gone = end_wait
         watch = LogsWatch(event.set)
         try:
-            async for some in turns.slices(reads):
+            for some in slices(reads):
                 watch.follow(some)
+                await turns.pass_on()
             while not (is_over or self._is_closing or any(each.error for each in reads)):
                 await event.wait()
                 event.clear()
-                async for some in turns.slices(reads):
+                for some in slices(reads):
                     for each in some:
                         self._reader.refresh(each)
                     watch.follow(some)
+                    await turns.pass_on()
                 total = await self._read(exchange, reads, bounds)
                 if _is_enough(total, reads, bytes_min, bounds):
                     return
@@ -202,12 +206,14 @@ class FetchService:
         read_committed: bool,
     ) -> None:
         total, named = 0, list[PartitionRead]()
-        async for some in turns.slices(reads):
+        for some in slices(reads):
             named += [each for each in some if self._must_name(each, plan)]
             total += sum(each.byte_count for each in some)
+            await turns.pass_on()
         topics, leaders = list[FetchTopicResult](), list[CurrentLeader | None]()
-        async for some in turns.slices(named):
+        for some in slices(named):
             leaders += self._add_results(topics, some, read_committed=read_committed)
+            await turns.pass_on()
         if exchange.is_gone:
             return
         now_s = self._now()
