@@ -51,6 +51,10 @@ OPENING_WAIT_S_MAX: Final = 5.0
 """Maximum time that a Produce waits for a log that is being taken over, in seconds."""
 
 
+PARTITIONS_AT_ONCE: Final = 1_500
+"""Number of partitions above which a Produce waits for a turn: each takes 2 us or more, and a frame
+of so many is a large request.
+"""
 LEADER_CHECKS_MAX: Final = 40
 LEADER_CHECK_PERIOD_S: Final = 0.05
 """Maximum number of checks, and time between two in seconds, of a Produce with acks=0 for a log
@@ -127,8 +131,11 @@ class ProduceService:
             requester.hold_reading(held=False)
 
     def _must_wait(self, request: ProduceRequest) -> bool:
-        opening = self._logs.opening
+        opening, count = self._logs.opening, 0
         for name, partitions in request.topics:
+            count += len(partitions)
+            if count > PARTITIONS_AT_ONCE:
+                return True  # for its turn among the large requests
             for index, _ in partitions:
                 if opening(name, index) is not None:
                     return True

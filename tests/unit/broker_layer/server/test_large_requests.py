@@ -6,6 +6,10 @@ import pytest
 
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.connections.connection import BrokerConnection
+from broker_layer.server.exchange import Exchange
+from broker_layer.server.produce.produce import PARTITIONS_AT_ONCE, ProduceService
+from broker_layer.server.produce.produce_rights import AdmittedProduce
+from broker_layer.server.produce.produce_verification import Verified
 from broker_layer.turns import SLICE_ELEMENTS, Turns
 from serving import connection, step_turns
 from serving.step_turns import LARGE_BYTES
@@ -93,3 +97,29 @@ async def test_what_is_left_of_a_lost_connection_is_not_served(
         await until(lambda: not broker.services.context.connections)
         assert server_side.is_idle
         assert sum(broker.services.counters.requests_by_api.values()) < 2_000
+
+
+async def test_large_produces_of_many_connections_are_appended_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted, append = list[int](), ProduceService._append
+    count = PARTITIONS_AT_ONCE + 1
+    async with serving(MemoryTopics({})) as broker, counting_passes() as passes:
+
+        def note(
+            self: ProduceService, exchange: Exchange, asked: AdmittedProduce, verified: Verified
+        ) -> None:
+            noted.append(passes.now)
+            append(self, exchange, asked, verified)
+
+        monkeypatch.setattr(ProduceService, "_append", note)
+        clients = [await broker.connect() for _ in range(5)]
+        for client in clients:
+            client.send_produce({"orders": dict.fromkeys(range(count))})
+            client.send_produce({"orders": {0: None}})
+        for client in clients:
+            sizes = [len((await client.produced()).responses[0].partition_responses)]
+            sizes.append(len((await client.produced()).responses[0].partition_responses))
+            assert sizes == [count, 1], "in their order"
+    assert len(noted) == 2 * len(clients)
+    assert len(set(noted)) == len(clients), "a later one follows at once"
