@@ -6,10 +6,10 @@ process that was left changes what a later test measures, and a changed variable
 
 Invariants: a test is compared with what its wider fixtures, which are set up first and end last,
 gave it; what one of them opens or changes later, while it is set up, is that fixture's. Processes
-count only if there are more than before: a test may start a server of a wider scope again. The
-collector runs only after a test that ends with another open descriptor than it began with. All
-processes of the machine are searched only after a test that forked one, or waited for a child, or
-has other children than before.
+count only if there are more than before, or than before earlier tests ended some: a test may start
+a server of a wider scope again. The collector runs only after a test that ends with another open
+descriptor than it began with. All processes of the machine are searched only after a test that
+forked one, or waited for a child, or has other children than before.
 
 Leaves out, because they may belong to the wider fixture: sockets, pipes and threads of event loops
 in a test that uses a fixture of a wider scope which has a descriptor open, such as a loop or a
@@ -68,15 +68,24 @@ class Leaks:
         self._before: _Found | None = None
         self._searched = _Searched()
         self._opening: set[str] = set()
+        self._running_count = 0
+        """Processes after the last test."""
+        self._ended_count = 0
+        """Processes of wider fixtures that tests ended, without those that tests left."""
 
     @pytest.fixture(autouse=True)
     def _nothing_is_left(self, request: pytest.FixtureRequest) -> Iterator[None]:
         """Fail a test that leaves something. This is the first and last fixture of its scope."""
         self._before = before = _Found(self._searched)
+        if before.process_count < self._running_count:
+            self._ended_count = 0  # a wider fixture has ended
         yield
         self._before = None
-        left = [f"process {_described(each)}" for each in before.left_processes()]
-        if request.node.get_closest_marker("spark") is None:  # Py4J, and its client, keep them
+        allowed = max(self._ended_count, 0)
+        left = [f"process {_described(each)}" for each in before.left_processes(allowed)]
+        self._running_count = len(_children()) + len(_forked())
+        self._ended_count += before.process_count - self._running_count
+        if request.node.get_closest_marker("spark") is None and not _has_spark():
             shared = not self._opening.isdisjoint(request.fixturenames)
             left += [f"thread {each.name}" for each in before.left_threads(shared)]
             left += before.left_open(shared)
@@ -121,13 +130,17 @@ class _Found:
         self.open |= later.open - earlier.open
         self.state |= dict(later.state.items() - earlier.state.items())
 
-    def left_processes(self) -> list[int]:
-        """Return the processes that are more than before. Those that end by themselves, with
-        another, have time.
+    @property
+    def process_count(self) -> int:
+        return len(self.children) + len(self.forked)
+
+    def left_processes(self, allowed: int) -> list[int]:
+        """Return the new processes if they are more than before by more than `allowed`. Those that
+        end by themselves, with another, have time.
         """
         return [
-            *_more(self.children, _children()),
-            *_once_ended(lambda: _more(self.forked, _forked())),
+            *_more(self.children, _children(), allowed),
+            *_once_ended(lambda: _more(self.forked, _forked(), allowed)),
             *_once_ended(lambda: self._searched.orphans(_children()) - self.orphans),
         ]
 
@@ -171,8 +184,9 @@ class _Searched:
         return self._orphans
 
 
-def _more(before: Collection[int], now: Collection[int]) -> list[int]:
-    return [each for each in now if each not in before] if len(now) > len(before) else []
+def _more(before: Collection[int], now: Collection[int], allowed: int) -> list[int]:
+    is_more = len(now) > len(before) + allowed
+    return [each for each in now if each not in before] if is_more else []
 
 
 def _once_ended(left: Callable[[], Collection[int]]) -> Collection[int]:
@@ -289,6 +303,12 @@ def _parent(process: int) -> int:
         status = Path(f"/proc/{process}/stat").read_text()
         return int(status.rpartition(")")[2].split()[1])
     return 0
+
+
+def _has_spark() -> bool:
+    """Return whether a Spark session runs here: Py4J, and its client, keep threads and sockets."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return context is not None and context._gateway is not None
 
 
 def _described(process: int) -> str:

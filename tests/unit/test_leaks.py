@@ -37,6 +37,30 @@ def test_the_next_after_a_process(wide):
     test_a_process.kept.kill()
     test_a_process.kept.wait()
 
+@pytest.fixture(scope="module")
+def servers():
+    started = [subprocess.Popen(["sleep", "900"]) for _ in range(2)]
+    yield started
+    for each in started:
+        each.kill()
+        each.wait()
+
+def test_that_ends_servers(servers):
+    for each in servers:
+        each.kill()
+        each.wait()
+
+def test_that_starts_one_again(servers):
+    servers[0] = subprocess.Popen(["sleep", "900"])
+
+def test_that_starts_one_too_many(servers):
+    servers[1] = subprocess.Popen(["sleep", "900"])
+    test_that_starts_one_too_many.kept = subprocess.Popen(["sleep", "901"])
+
+def test_the_next_after_one_too_many():
+    test_that_starts_one_too_many.kept.kill()
+    test_that_starts_one_too_many.kept.wait()
+
 def test_a_daemon():
     program = (
         "import subprocess as s;"
@@ -140,6 +164,7 @@ async def test_a_loop_and_its_threads():
 """
 FOUND: Final = {
     "test_a_process": r"process \d+ \(sleep 700\)",
+    "test_that_starts_one_too_many": r"process \d+ \(sleep 90.\), process \d+ \(sleep 90.\)",
     "test_a_daemon": r"process \d+ \(sleep 800\)",
     "test_two_forked_commands": r"process \d+ .*, process \d+ .*(, descriptor \d+ \(\w+:.*){8}",
     "test_a_thread": "thread waiting",
