@@ -41,7 +41,8 @@ class Storage:
         self.failure: Exception | None = None
         self.items: list[QueuedAdd] = []
         self.before_answer: Callable[[], None] = lambda: None
-        self.before_look_up: Callable[[], None] = lambda: None
+        self.after_look_up: Callable[[], None] = lambda: None
+        """Called before the result of a look-up is used."""
         self.inside = 0
         self.reads = self.barriers = self.woken = 0
         self.state = ReplicaState(LedgerId(7))
@@ -90,13 +91,13 @@ class Storage:
     async def look_up(
         self, _ledger_id: int, first: int, last: int, _highest: int, _limit: int
     ) -> SimpleNamespace:
-        self.before_look_up()
         named = [(b.header.first_entry_id, b.header.last_entry_id) for b in self.stored]
         runs = sorted(
             (0, max(first, low))
             for low, high in named + self.damaged
             if high >= first and low <= last
         )
+        self.after_look_up()
         return SimpleNamespace(runs=runs)
 
     def add(self, batch: BatchView) -> None:
@@ -212,7 +213,7 @@ def test_an_add_that_is_accepted_during_the_comparison_is_compared_too() -> None
             storage.state.accepted_highest = 4
             storage.stored.append(make_run(7, 2, 3))
 
-    storage.before_look_up = accept
+    storage.after_look_up = accept
     assert storage.answer(make_run(7, 0, 5)) == [[(0, 1)]]
 
 
