@@ -154,6 +154,34 @@ def test_a_state_in_use_is_not_replaced_by_another() -> None:
     run_simulation(main, 1)
 
 
+def test_a_state_that_a_checkpoint_took_stays_in_memory_until_it_is_stored() -> None:
+    """Many other states are loaded meanwhile."""
+
+    async def main() -> None:
+        storage = await storage_of_cold_ledgers(made := bench())
+        fenced = LedgerId(cold_ledger(storage))
+        assert (await storage.fence(fenced, KEY)).status is Status.OK
+        release, begin = asyncio.Event(), storage._index.store_damaged
+
+        async def store_damaged(numbers: list[int]) -> None:
+            await release.wait()
+            await begin(numbers)
+
+        storage._index.store_damaged = store_damaged  # type: ignore[method-assign]
+        checkpoint = asyncio.create_task(storage.checkpoint())
+        for _ in range(3):  # used states are kept once
+            for other in range(LEDGERS):
+                if other != fenced:
+                    await read(storage, other, 0, 0)
+        release.set()
+        await checkpoint
+        storage = await made.reopen(storage)
+        assert await add(storage, make_run(fenced, 3, 1)) is Status.FENCED
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
 def test_a_damaged_state_is_unknown_and_stops_the_storage() -> None:
     async def main() -> None:
         storage = await storage_of_cold_ledgers(made := bench())

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -168,6 +168,35 @@ def test_no_crash_comes_between_a_trim_and_its_horizon() -> None:
         await storage.checkpoint()
         assert looks[-1] == len(DELETED)
         assert len(set(looks)) > 2, "one bounded transaction after the other"
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
+def test_the_horizon_is_there_before_a_tombstone_is_gone() -> None:
+    """A late add for each trimmed ledger comes as soon as its tombstone is gone."""
+
+    async def main() -> None:
+        metadata = Metadata()
+        made = bench(metadata, 0)
+        storage = await made.open()
+        trim, statuses = storage._index.trim_tombstones, list[Status]()
+
+        async def trim_tombstones(ledger_ids: Sequence[int]) -> int:
+            count = await trim(ledger_ids)
+            storage._ledgers._recent_tombstones.clear()
+            adds = [add(storage, make_run(each, 0, 1), recovery=True) for each in ledger_ids]
+            statuses.extend(await asyncio.gather(*adds))
+            return count
+
+        storage._index.trim_tombstones = trim_tombstones  # type: ignore[method-assign]
+        for ledger_id in DELETED:
+            assert await add(storage, make_run(ledger_id, 0, 2)) is Status.OK
+            assert await storage.delete_ledger(LedgerId(ledger_id)) is Status.OK
+        await storage.checkpoint()
+        await storage.clean()  # tombstones whose runs are left are not trimmed
+        await storage.checkpoint()
+        assert statuses == [Status.DELETED] * len(DELETED)
         await storage.close()
 
     run_simulation(main, 1)
