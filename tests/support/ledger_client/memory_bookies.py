@@ -62,6 +62,8 @@ class MemoryBookie:
     add_s: float = 0.0
     """Time that each add takes, one after the other."""
     adds_end_s: float = 0.0
+    adds_left: int = 1_000_000
+    """Number of adds that it answers; it does not answer the next ones."""
     reads: list[ReadEntries] = field(default_factory=list)
     polls: list[WaitLac] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -183,6 +185,9 @@ class MemoryBookies:
         loop = asyncio.get_running_loop()
 
         def answer() -> None:
+            bookie.adds_left -= 1
+            if bookie.adds_left < 0:
+                return
             if bookie.failure is not None:
                 sink.on_add_failed(bookie_id, first_entry_id, bookie.failure, "as the test wants")
                 return

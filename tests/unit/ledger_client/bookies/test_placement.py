@@ -14,6 +14,8 @@ from ledger_client.bookies.quarantine import Quarantine
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration
+from serving.overriding import override
+from tests.until import until
 
 Bookies = dict[BookieId, BookieRegistration]
 
@@ -206,6 +208,26 @@ async def test_quarantined_bookies_are_the_last_resort() -> None:
     short = placement.replacements(three, rest, frozenset({1}), excluded=why)
     assert isinstance(short, Shortage)
     assert short.excluded[BookieId("bookie-000")] == "it failed"
+
+
+async def test_a_refresh_begins_a_read_after_its_call() -> None:
+    """Callers that wait at the same time share it, but not the one that was under way before."""
+    began, may_end = list[asyncio.Event](), asyncio.Event()
+
+    class Reads(Up):
+        @override
+        async def refresh(self) -> None:
+            began.append(may_end)
+            await may_end.wait()
+
+    placement = Placement(Reads({}), Quarantine(longest_s=60), Random(1))
+    first = asyncio.create_task(placement.refresh())
+    await until(lambda: len(began) == 1)
+    later = [asyncio.create_task(placement.refresh()) for _ in range(3)]
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.gather(first, *later)
+    assert len(began) == 2
 
 
 async def test_a_spare_is_writable_and_outside() -> None:

@@ -143,13 +143,14 @@ def test_a_slow_bookie_that_answers_one_write_back_after_the_other_is_not_silent
     run(scenario, quorum=(3, 3, 3, 1))
 
 
-def test_a_bookie_that_answers_no_write_back_any_more_is_replaced() -> None:
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_a_bookie_that_answers_no_write_back_any_more_is_replaced(answers: int) -> None:
     async def scenario(world: World) -> None:
         for first in range(4):
             world.bookies.write(
                 first, payloads(first, 1), lac=-1, length_before=length(first), to="a,b,c"
             )
-        world.bookies["c"].add_s = 30.0
+        world.bookies["c"].adds_left = answers
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         closed = await world.recover()

@@ -107,8 +107,8 @@ def test_a_member_that_joined_lately_does_not_lag_by_older_entries() -> None:
         assert world.ensemble == "ab"
         await world.check_for(5.0)
         world.bookies.fail("c", None)
+        world.bookies["c"].add_s = SLOW_S  # it answers no entry, also none from before it joined
         joined_s = await world.check_until(lambda: world.ensemble == "abc", 4.0)
-        make_slow(world, "c")
         world.append()
         await world.check_until(lambda: "b" not in world.ensemble, 6.0)
         left_s = simulation_loop().time()
