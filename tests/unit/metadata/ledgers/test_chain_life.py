@@ -13,7 +13,7 @@ from metadata.ledgers.chain_store import ChainStore, Publication
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import chain_creation_path, chain_path, ledger_path
 from metadata.store.memory import MemoryMetadataStore
-from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.unit.metadata.conftest import NOW_MS
 
 NAME = "orders"
@@ -115,6 +115,34 @@ async def test_a_ledger_is_deleted_only_while_the_chain_exists(
     await chains.create(NAME)
     with pytest.raises(VersionConflictError):
         await ledgers.delete(LedgerId(1), guard=life)
+    assert await store.get(ledger_path(LedgerId(1)))
+
+
+async def test_a_guard_never_takes_one_chain_for_the_next_one_of_its_name(
+    chains: ChainStore,
+    other: ChainStore,
+    store: MemoryMetadataStore,
+    ledgers: LedgerStore,
+    faults: ScriptedFaults,
+) -> None:
+    """The chain is deleted, and created again, between the first two reads of the guard."""
+    await store.create(ledger_path(LedgerId(1)), b"of a ledger")
+    await chains.create(NAME)
+
+    async def replace_it() -> None:
+        await other.delete(NAME)
+        await other.create(NAME)
+
+    async def pass_the_first_read() -> None:
+        faults.meanwhile = replace_it
+
+    faults.meets, faults.meanwhile = reads_of(store), pass_the_first_read
+    _, guard = await chains.guard(NAME)
+    assert faults.meanwhile is None
+    before = await other.head(NAME)
+    with pytest.raises(VersionConflictError):
+        await ledgers.delete(LedgerId(1), guard=guard)
+    assert await other.head(NAME) == before
     assert await store.get(ledger_path(LedgerId(1)))
 
 
