@@ -132,6 +132,9 @@ def test_copies_that_fail_slowly_keep_no_other_range_back(monkeypatch: pytest.Mo
         )
         (job,) = world.jobs.published()
         assert job.state is JobState.BLOCKED
+        assert "entry 3 " in job.blocked_reason, "the last attempt knows what failed in the first"
+        states = [each.state for each in world.jobs.stored]
+        assert states == [JobState.QUEUED, JobState.BLOCKED] * 2, "no attempt repaired all"
         count = len(tried)
         await asyncio.sleep(1_000)
         assert len(tried) == count
