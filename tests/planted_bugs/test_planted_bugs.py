@@ -23,5 +23,5 @@ def test_a_bug_is_described(bug: PlantedBug) -> None:
     assert "tests" not in bug.packages
 
 
-def test_there_are_fifteen() -> None:
-    assert len(BUGS) == 15
+def test_there_are_twenty_seven() -> None:
+    assert len(BUGS) == 27
