@@ -5,8 +5,7 @@ Leaves storing the bytes to `metadata.ledgers.ledger_store`.
 Format: one msgpack array; each bookie id is stored once and referred to by its index.
 
     index  field            msgpack type
-    0      format version   int: 4 exactly if field 17 is there, otherwise 3 exactly if field 16
-                            is there, otherwise 2 exactly if field 15 is there, otherwise 1
+    0      format version   int, 1
     1      ledger id        int
     2      state            str
     3      quorum           [mode str, E, WQ, AQ, stripe_entries, min_in_sync,
@@ -22,19 +21,11 @@ Format: one msgpack array; each bookie id is stored once and referred to by its 
     11     last entry id    int or nil
     12     length           int or nil
     13     custom           {str: str or bin}
-    14     given up         fragments as in 5; left out when nothing was given up, unless a later
-                            field is there
-    15     lost             [[first, last, accepted, milliseconds since 1970]]; left out when
-                            nothing is lost, unless a later field is there
-    16     encryption       [cipher str, key id str, token of the key bin, check of the key bin];
-                            left out when payloads are plain, and empty then if field 17 is there
-    17     owner            str, the principal that created the ledger; left out when there is none
-
-Releases that know version 1 only refuse a ledger with lost entries: they would read, copy or delete
-it as if the entries could exist. Releases that know version 2 refuse a ledger with encrypted
-payloads: their readers would return ciphertext. Releases that know version 3 refuse a ledger with
-an owner: their bookies would serve it to every client. The bytes of all other ledgers are those of
-version 1.
+    14     given up         fragments as in 5
+    15     lost             [[first, last, accepted, milliseconds since 1970]]
+    16     encryption       [cipher str, key id str, token of the key bin, check of the key bin], or
+                            nil when payloads are plain
+    17     owner            str, the principal that created the ledger; empty when there is none
 
 Invariants: for any bytes, decoding returns `LedgerMetadata` or raises MetadataFormatError; a newer
 format version is refused.
@@ -86,13 +77,8 @@ from metadata.msgpack_fields import (
 )
 from metadata.store.interface import VALUE_BYTES_MAX
 
-FORMAT_VERSION: Final = 4
-"""Newest version, of ledgers with an owner."""
-
-_VERSION_WITH_ENCRYPTION: Final = 3
-_VERSION_WITH_LOST: Final = 2
-_VERSION_WITHOUT_LOST: Final = 1
-_FIELD_COUNT: Final = 14
+FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 18
 _ENCRYPTION_FIELD_COUNT: Final = 4
 _QUORUM_FIELD_COUNT: Final = 7
 _FRAGMENT_FIELD_COUNT: Final = 2
@@ -109,11 +95,10 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     fragments = [_packed_fragment(each, indexes) for each in metadata.fragments]
     given_up = [_packed_fragment(each, indexes) for each in metadata.given_up]
     custom: dict[str, Packed] = dict(metadata.custom)
-    lost, encryption, owner = metadata.lost, metadata.encryption, metadata.owner
     return pack_checked(
         what,
         [
-            _version_of(metadata),
+            FORMAT_VERSION,
             metadata.ledger_id,
             str(metadata.state),
             _packed_quorum(metadata.quorum),
@@ -127,10 +112,10 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             metadata.last_entry_id,
             metadata.length,
             custom,
-            *([given_up] if given_up or lost or encryption or owner else []),
-            *([_packed_lost(lost)] if lost or encryption or owner else []),
-            *([_packed_encryption(encryption)] if encryption or owner else []),
-            *([owner] if owner else []),
+            given_up,
+            [[each.first_entry_id, each.last_entry_id, each.accepted_ms] for each in metadata.lost],
+            _packed_encryption(metadata.encryption),
+            metadata.owner,
         ],
         partial(_require_readable, what),
     )
@@ -140,7 +125,7 @@ def decode_ledger_metadata(value: bytes, what: str = "ledger metadata") -> Ledge
     """Read a stored form; `what` names it in the error. Raises MetadataFormatError for anything
     else.
     """
-    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=4)
+    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT)
     try:
         return _metadata_of(fields)
     except ValueError as error:
@@ -167,16 +152,15 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     fragments = _fragments_of(array_of(fields[5]), bookie_ids)
     if not fragments or fragments[0].first_entry_id != 0:
         raise FieldError("the first fragment does not start at entry 0")
-    owner = _owner_of(fields)
-    encryption = _encryption_of(fields)
-    lost = _lost_of(fields)
-    given_up: tuple[Fragment, ...] = ()
-    if len(fields) > _FIELD_COUNT and (array_of(fields[14]) or not (lost or encryption or owner)):
-        given_up = _fragments_of(array_of(fields[14]), bookie_ids)
-        if not closed or not given_up or given_up[0].first_entry_id != (last_entry_id or 0) + 1:
-            raise FieldError("fragments that were given up begin after the end of a closed ledger")
+    given_up = _fragments_of(array_of(fields[14]), bookie_ids)
+    if given_up and (last_entry_id is None or given_up[0].first_entry_id != last_entry_id + 1):
+        raise FieldError("fragments that were given up begin after the end of a closed ledger")
+    lost = tuple(_lost_range_of(array_of(each)) for each in array_of(fields[15]))
     if why := why_invalid(lost, None if last_entry_id is None else EntryId(last_entry_id)):
         raise FieldError(why)
+    owner = text_of(fields[17])
+    if owner != NO_OWNER and not is_owner(owner):
+        raise FieldError("the owner is not a principal")
     for fragment in (*fragments, *given_up):
         _check_size(fragment, quorum)
     return LedgerMetadata(
@@ -194,35 +178,14 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
         custom=_custom_of(fields[13]),
         given_up=given_up,
         lost=lost,
-        encryption=encryption,
+        encryption=_encryption_of(fields[16]),
         owner=owner,
     )
 
 
-def _version_of(metadata: LedgerMetadata) -> int:
-    if metadata.owner:
-        return FORMAT_VERSION
-    if metadata.encryption is not None:
-        return _VERSION_WITH_ENCRYPTION
-    return _VERSION_WITH_LOST if metadata.lost else _VERSION_WITHOUT_LOST
-
-
-def _owner_of(fields: list[Packed]) -> str:
-    has_owner = len(fields) > _FIELD_COUNT + 3
-    if has_owner != (fields[0] == FORMAT_VERSION):
-        raise FieldError(
-            f"format version {FORMAT_VERSION} is that of ledgers with an owner, and has "
-            f"{_FIELD_COUNT + 4} fields; found version {fields[0]!r} with {len(fields)} fields"
-        )
-    owner = text_of(fields[17]) if has_owner else NO_OWNER
-    if has_owner and not is_owner(owner):
-        raise FieldError("the owner is not a principal")
-    return owner
-
-
 def _packed_encryption(encryption: PayloadEncryption | None) -> Packed:
     if encryption is None:
-        return []
+        return None
     return [
         str(encryption.cipher),
         encryption.key_id,
@@ -231,19 +194,10 @@ def _packed_encryption(encryption: PayloadEncryption | None) -> Packed:
     ]
 
 
-def _encryption_of(fields: list[Packed]) -> PayloadEncryption | None:
-    has_encryption = len(fields) > _FIELD_COUNT + 2
-    if has_encryption != (fields[0] in (_VERSION_WITH_ENCRYPTION, FORMAT_VERSION)):
-        raise FieldError(
-            f"format version {_VERSION_WITH_ENCRYPTION} is that of ledgers with encrypted "
-            f"payloads, and has {_FIELD_COUNT + 3} fields; found version {fields[0]!r} with "
-            f"{len(fields)} fields"
-        )
-    if not has_encryption:
+def _encryption_of(field: Packed) -> PayloadEncryption | None:
+    if field is None:
         return None
-    parts = array_of(fields[16])
-    if not parts and fields[0] == FORMAT_VERSION:
-        return None
+    parts = array_of(field)
     if len(parts) != _ENCRYPTION_FIELD_COUNT:
         raise FieldError(f"the encryption has 4 fields, found {len(parts)}")
     return PayloadEncryption(
@@ -252,22 +206,6 @@ def _encryption_of(fields: list[Packed]) -> PayloadEncryption | None:
         key_token=UpdateToken(bytes_of(parts[2])),
         key_check=bytes_of(parts[3]),
     )
-
-
-def _packed_lost(lost: tuple[LostRange, ...]) -> Packed:
-    return [[each.first_entry_id, each.last_entry_id, each.accepted_ms] for each in lost]
-
-
-def _lost_of(fields: list[Packed]) -> tuple[LostRange, ...]:
-    has_lost = len(fields) > _FIELD_COUNT + 1
-    if has_lost != (fields[0] != _VERSION_WITHOUT_LOST):
-        raise FieldError("format version 2 is that of ledgers with lost entries")
-    lost = (
-        tuple(_lost_range_of(array_of(each)) for each in array_of(fields[15])) if has_lost else ()
-    )
-    if not lost and fields[0] == _VERSION_WITH_LOST:
-        raise FieldError("the list of lost entries is empty")
-    return lost
 
 
 def _lost_range_of(fields: list[Packed]) -> LostRange:

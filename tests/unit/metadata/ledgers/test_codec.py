@@ -1,4 +1,4 @@
-"""Stored form of ledger metadata: round trips, golden bytes, and refusal of everything else."""
+"""Stored form of ledger metadata: round trips, fields, and refusal of everything else."""
 
 from dataclasses import replace
 
@@ -13,16 +13,12 @@ from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadat
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, Fragment, LedgerMetadata
 from metadata.ledgers.lost_entries import LOST_RANGES_MAX
 from metadata.ledgers.payload_encryption import PayloadEncryption
-from metadata.msgpack_fields import unpack_versioned
 from metadata.store.interface import VALUE_BYTES_MAX
-from tests.golden import GOLDEN
 from tests.support.metadata.samples import A, B, C, D, E, open_ledger, token
 from tests.support.metadata.strategies import ledger_metadata
 
-STORED = GOLDEN / "ledger_metadata_v1.bin"
 
-
-def golden_ledger() -> LedgerMetadata:
+def repaired_ledger() -> LedgerMetadata:
     return (
         open_ledger(2**62 + 5)
         .with_ensemble_change(EntryId(100), (A, D, C), token(3))
@@ -36,9 +32,18 @@ def test_round_trip(metadata: LedgerMetadata) -> None:
     assert decode_ledger_metadata(encode_ledger_metadata(metadata)) == metadata
 
 
-def test_golden_bytes() -> None:
-    assert encode_ledger_metadata(golden_ledger()) == STORED.read_bytes()
-    assert decode_ledger_metadata(STORED.read_bytes()) == golden_ledger()
+def test_the_fields_in_their_order() -> None:
+    stored = replace(repaired_ledger(), encryption=ENCRYPTION, owner="User:CN=alice,O=example")
+    fields = msgpack.unpackb(encode_ledger_metadata(stored.with_lost(((3, 5),), 7, token(6))))
+    assert fields == [
+        *(1, 2**62 + 5, "closed", ["quorum", 3, 3, 2, 1024, 1, 30_000]),
+        ["bookie-a", "bookie-b", "bookie-c", "bookie-e", "bookie-d"],
+        [[0, [0, 1, 2], [3]], [100, [0, 4, 2]]],
+        *("crc32c", stored.created_ms, stored.creation_token, token(6), stored.writer),
+        *(199, 12_345, {"app": "orders", "key": b"\x00\xff"}, [], [[3, 5, 7]]),
+        ["aes-256-gcm", "2026-11", token(9), b"12345678"],
+        "User:CN=alice,O=example",
+    ]
 
 
 def test_bookie_ids_are_stored_once() -> None:
@@ -63,9 +68,9 @@ def test_refuses_a_value_over_the_limit() -> None:
 
 
 def test_refuses_a_newer_format() -> None:
-    fields = msgpack.unpackb(STORED.read_bytes())
-    fields[0] = 3
-    with pytest.raises(MetadataFormatError, match="version 3"):
+    fields = msgpack.unpackb(encode_ledger_metadata(repaired_ledger()))
+    fields[0] = 2
+    with pytest.raises(MetadataFormatError, match="version 2"):
         decode_ledger_metadata(msgpack.packb(fields), "ledger 7")
 
 
@@ -99,7 +104,7 @@ def test_refuses_a_newer_format() -> None:
     ],
 )
 def test_refuses_a_field_out_of_range(index: int, value: object) -> None:
-    fields = msgpack.unpackb(STORED.read_bytes())
+    fields = msgpack.unpackb(encode_ledger_metadata(repaired_ledger()))
     fields[index] = value
     with pytest.raises(MetadataFormatError):
         decode_ledger_metadata(msgpack.packb(fields))
@@ -118,7 +123,7 @@ def test_refuses_a_field_out_of_range(index: int, value: object) -> None:
     ],
 )
 def test_says_which_field_is_out_of_range(index: int, value: object, why: str) -> None:
-    fields = msgpack.unpackb(STORED.read_bytes())
+    fields = msgpack.unpackb(encode_ledger_metadata(repaired_ledger()))
     assert len(fields[4]) == 5
     fields[index] = value
     with pytest.raises(MetadataFormatError, match=why):
@@ -136,7 +141,7 @@ def test_fragments_that_were_given_up_are_kept(index: int) -> None:
     assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
 
 
-@pytest.mark.parametrize("given_up", [[], [[9, [0, 1, 3]]], [[11, [0, 1, 3]]]])
+@pytest.mark.parametrize("given_up", [[[9, [0, 1, 3]]], [[11, [0, 1, 3]]]])
 def test_what_was_given_up_begins_at_the_end_of_the_ledger(given_up: object) -> None:
     fields = msgpack.unpackb(encode_ledger_metadata(given_up_ledger()))
     fields[14] = given_up
@@ -145,26 +150,25 @@ def test_what_was_given_up_begins_at_the_end_of_the_ledger(given_up: object) -> 
 
 
 def test_only_a_closed_ledger_has_something_given_up() -> None:
-    fields = [*msgpack.unpackb(encode_ledger_metadata(open_ledger())), [[1, [0, 1, 2]]]]
+    fields = msgpack.unpackb(encode_ledger_metadata(open_ledger()))
+    fields[14] = [[1, [0, 1, 2]]]
     with pytest.raises(MetadataFormatError, match="of a closed ledger"):
         decode_ledger_metadata(msgpack.packb(fields))
 
 
 def test_refuses_fields_that_it_does_not_know() -> None:
     fields = [*msgpack.unpackb(encode_ledger_metadata(lost_ledger())), []]
-    with pytest.raises(MetadataFormatError, match="version 2 with 17 fields"):
+    with pytest.raises(MetadataFormatError, match="19 fields instead of 18"):
         decode_ledger_metadata(msgpack.packb(fields))
 
 
 def lost_ledger(*found: tuple[int, int]) -> LedgerMetadata:
-    return golden_ledger().with_lost(found or ((3, 5), (9, 9)), 1_000, token(6))
+    return repaired_ledger().with_lost(found or ((3, 5), (9, 9)), 1_000, token(6))
 
 
-def test_lost_entries_are_kept_in_a_newer_version() -> None:
-    encoded = encode_ledger_metadata(lost_ledger((0, 4), (200, ENTRY_ID_MAX)))
-    assert decode_ledger_metadata(encoded) == lost_ledger((0, 4), (200, ENTRY_ID_MAX))
-    fields = msgpack.unpackb(encoded)
-    assert (fields[0], fields[14:]) == (2, [[], [[0, 4, 1_000], [200, ENTRY_ID_MAX, 1_000]]])
+def test_lost_entries_are_kept() -> None:
+    ledger = lost_ledger((0, 4), (200, ENTRY_ID_MAX))
+    assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
 
 
 def test_both_lost_and_given_up_are_kept() -> None:
@@ -172,29 +176,21 @@ def test_both_lost_and_given_up_are_kept() -> None:
     assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
 
 
-def test_an_older_release_refuses_a_ledger_with_lost_entries() -> None:
-    what, encoded = "ledger 7", encode_ledger_metadata(lost_ledger())
-    with pytest.raises(MetadataFormatError, match=r"version 2 and this release reads .* up to 1"):
-        unpack_versioned(what, encoded, 1, 14, optional_count=1)
-
-
 @pytest.mark.parametrize(
-    ("version", "lost", "why"),
+    ("lost", "why"),
     [
-        (1, [[3, 5, 7]], "version 2 is that"),
-        (2, [], "is empty"),
-        (2, [[3, 5]], "has 3 fields, found 2"),
-        (2, [[5, 3, 7]], "ends before it begins"),
-        (2, [[3, 5, 7], [5, 6, 8]], "not ascending"),
-        (2, [[3, 5, 7], [6, 8, 7]], "or not joined"),
-        (2, [[199, 200, 7]], "beyond the ledger's last entry"),
-        (2, [[201, ENTRY_ID_MAX, 7]], "beyond the ledger's last entry"),
-        (2, [[i, i, 7] for i in range(0, 2 * LOST_RANGES_MAX + 2, 2)], "5001 ranges"),
+        ([[3, 5]], "has 3 fields, found 2"),
+        ([[5, 3, 7]], "ends before it begins"),
+        ([[3, 5, 7], [5, 6, 8]], "not ascending"),
+        ([[3, 5, 7], [6, 8, 7]], "or not joined"),
+        ([[199, 200, 7]], "beyond the ledger's last entry"),
+        ([[201, ENTRY_ID_MAX, 7]], "beyond the ledger's last entry"),
+        ([[i, i, 7] for i in range(0, 2 * LOST_RANGES_MAX + 2, 2)], "5001 ranges"),
     ],
 )
-def test_refuses_lost_entries_that_are_not_valid(version: int, lost: object, why: str) -> None:
+def test_refuses_lost_entries_that_are_not_valid(lost: object, why: str) -> None:
     fields = msgpack.unpackb(encode_ledger_metadata(lost_ledger()))
-    fields[0], fields[15] = version, lost
+    fields[15] = lost
     with pytest.raises(MetadataFormatError, match=why):
         decode_ledger_metadata(msgpack.packb(fields))
 
@@ -206,80 +202,35 @@ def encrypted_ledger() -> LedgerMetadata:
     return replace(open_ledger(), encryption=ENCRYPTION)
 
 
-def test_encryption_is_kept_in_a_newer_version() -> None:
-    encoded = encode_ledger_metadata(encrypted_ledger())
-    assert decode_ledger_metadata(encoded) == encrypted_ledger()
-    fields = msgpack.unpackb(encoded)
-    wanted = ["aes-256-gcm", "2026-11", token(9), b"12345678"]
-    assert (fields[0], fields[14:]) == (3, [[], [], wanted])
-
-
 def test_encryption_is_kept_with_lost_and_given_up_entries() -> None:
     ledger = replace(given_up_ledger(), encryption=ENCRYPTION).with_lost(((0, 9),), 7, token(6))
     assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
 
 
-def test_the_other_bytes_of_an_encrypted_ledger_are_those_of_a_plain_one() -> None:
-    plain, encrypted = (
-        msgpack.unpackb(encode_ledger_metadata(each))
-        for each in (open_ledger(), encrypted_ledger())
-    )
-    assert encrypted[1:14] == plain[1:]
-    assert encode_ledger_metadata(replace(encrypted_ledger(), encryption=None)) == (
-        encode_ledger_metadata(open_ledger())
-    )
-
-
-def test_an_older_release_refuses_a_ledger_with_encrypted_payloads() -> None:
-    what, encoded = "ledger 7", encode_ledger_metadata(encrypted_ledger())
-    with pytest.raises(MetadataFormatError, match=r"version 3 and this release reads .* up to 2"):
-        unpack_versioned(what, encoded, 2, 14, optional_count=2)
-
-
 @pytest.mark.parametrize(
-    ("version", "encryption", "why"),
+    ("encryption", "why"),
     [
-        (1, ["aes-256-gcm", "a", bytes(16), bytes(8)], "version 1 with 17 fields"),
-        (2, ["aes-256-gcm", "a", bytes(16), bytes(8)], "version 2 with 17 fields"),
-        (3, ["rot13", "a", bytes(16), bytes(8)], "rot13"),
-        (3, ["aes-256-gcm", "", bytes(16), bytes(8)], "not a key id"),
-        (3, ["aes-256-gcm", "a b", bytes(16), bytes(8)], "not a key id"),
-        (3, ["aes-256-gcm", "\u00fc", bytes(16), bytes(8)], "not a key id"),
-        (3, ["aes-256-gcm", "a" * 129, bytes(16), bytes(8)], "not a key id"),
-        (3, ["aes-256-gcm", "a", bytes(15), bytes(8)], "has 16 bytes"),
-        (3, ["aes-256-gcm", "a", bytes(16), bytes(9)], "has 8 bytes"),
-        (3, ["aes-256-gcm", "a", bytes(16)], "has 4 fields, found 3"),
-        (3, [], "has 4 fields, found 0"),
-        (3, None, "an array is expected"),
+        (["rot13", "a", bytes(16), bytes(8)], "rot13"),
+        (["aes-256-gcm", "", bytes(16), bytes(8)], "not a key id"),
+        (["aes-256-gcm", "a b", bytes(16), bytes(8)], "not a key id"),
+        (["aes-256-gcm", "\u00fc", bytes(16), bytes(8)], "not a key id"),
+        (["aes-256-gcm", "a" * 129, bytes(16), bytes(8)], "not a key id"),
+        (["aes-256-gcm", "a", bytes(15), bytes(8)], "has 16 bytes"),
+        (["aes-256-gcm", "a", bytes(16), bytes(9)], "has 8 bytes"),
+        (["aes-256-gcm", "a", bytes(16)], "has 4 fields, found 3"),
+        ([], "has 4 fields, found 0"),
+        ("aes-256-gcm", "an array is expected"),
     ],
 )
-def test_refuses_an_encryption_that_is_not_valid(
-    version: int, encryption: object, why: str
-) -> None:
+def test_refuses_an_encryption_that_is_not_valid(encryption: object, why: str) -> None:
     fields = msgpack.unpackb(encode_ledger_metadata(encrypted_ledger()))
-    fields[0], fields[16] = version, encryption
+    fields[16] = encryption
     with pytest.raises(MetadataFormatError, match=why):
         decode_ledger_metadata(msgpack.packb(fields))
 
 
-def test_version_3_needs_the_encryption() -> None:
-    for count in (14, 15, 16):
-        fields = msgpack.unpackb(encode_ledger_metadata(encrypted_ledger()))[:count]
-        with pytest.raises(MetadataFormatError, match=f"version 3 with {count} fields"):
-            decode_ledger_metadata(msgpack.packb(fields))
-
-
 def owned_ledger() -> LedgerMetadata:
     return replace(open_ledger(), owner="User:CN=alice,O=example")
-
-
-def test_an_owner_is_kept_in_a_newer_version() -> None:
-    encoded = encode_ledger_metadata(owned_ledger())
-    fields = msgpack.unpackb(encoded)
-    assert (fields[0], fields[14:]) == (4, [[], [], [], "User:CN=alice,O=example"])
-    assert decode_ledger_metadata(encoded) == owned_ledger()
-    with pytest.raises(MetadataFormatError, match=r"version 4 and this release reads .* up to 3"):
-        unpack_versioned("ledger 7", encoded, 3, 14, optional_count=3)
 
 
 def test_an_owner_is_kept_with_encryption_and_with_lost_and_given_up_entries() -> None:
@@ -288,39 +239,24 @@ def test_an_owner_is_kept_with_encryption_and_with_lost_and_given_up_entries() -
         assert decode_ledger_metadata(encode_ledger_metadata(each)) == each
 
 
-def test_the_other_bytes_of_a_ledger_with_an_owner_are_those_of_one_without() -> None:
-    plain = msgpack.unpackb(encode_ledger_metadata(open_ledger()))
-    assert msgpack.unpackb(encode_ledger_metadata(owned_ledger()))[1:14] == plain[1:]
-
-
 @pytest.mark.parametrize(
-    ("version", "owner", "why"),
+    ("owner", "why"),
     [
-        (3, "User:alice", "version 3 with 18 fields"),
-        (1, "User:alice", "version 1 with 18 fields"),
-        (4, "", "not a principal"),
-        (4, "alice", "not a principal"),
-        (4, "User:" + "a" * 512, "not a principal"),
-        (4, "User:a\nb", "not a principal"),
-        (4, None, "text is expected"),
+        ("alice", "not a principal"),
+        ("User:" + "a" * 512, "not a principal"),
+        ("User:a\nb", "not a principal"),
+        (None, "text is expected"),
     ],
 )
-def test_refuses_an_owner_that_is_not_valid(version: int, owner: object, why: str) -> None:
+def test_refuses_an_owner_that_is_not_valid(owner: object, why: str) -> None:
     fields = msgpack.unpackb(encode_ledger_metadata(owned_ledger()))
-    fields[0], fields[17] = version, owner
+    fields[17] = owner
     with pytest.raises(MetadataFormatError, match=why):
         decode_ledger_metadata(msgpack.packb(fields))
 
 
-def test_version_4_needs_the_owner() -> None:
-    for count in (14, 15, 16, 17):
-        fields = msgpack.unpackb(encode_ledger_metadata(owned_ledger()))[:count]
-        with pytest.raises(MetadataFormatError, match=f"version 4 with {count} fields"):
-            decode_ledger_metadata(msgpack.packb(fields))
-
-
 def test_the_maximum_number_of_lost_ranges_fits() -> None:
-    ledger = replace(golden_ledger(), last_entry_id=EntryId(10**13))
+    ledger = replace(repaired_ledger(), last_entry_id=EntryId(10**13))
     found = [(i * 10**9, i * 10**9 + 10**8) for i in range(LOST_RANGES_MAX)]
     encoded = encode_ledger_metadata(ledger.with_lost(found, 1_700_000_000_000, token(6)))
     assert len(encoded) < VALUE_BYTES_MAX // 6
@@ -343,7 +279,7 @@ def test_garbage_is_a_format_error(garbage: bytes) -> None:
 
 @given(st.data())
 def test_a_damaged_value_is_metadata_or_a_format_error(data: st.DataObject) -> None:
-    value = bytearray(STORED.read_bytes())
+    value = bytearray(encode_ledger_metadata(repaired_ledger()))
     for _ in range(data.draw(st.integers(1, 4))):
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(value)))
@@ -371,7 +307,7 @@ def test_an_ensemble_of_another_size_than_the_quorum_says_is_refused() -> None:
 
 
 def test_a_loss_may_have_been_accepted_at_any_time() -> None:
-    ledger = golden_ledger().with_lost(((3, 5),), 0, token(6))
+    ledger = repaired_ledger().with_lost(((3, 5),), 0, token(6))
     assert decode_ledger_metadata(encode_ledger_metadata(ledger)) == ledger
 
 
