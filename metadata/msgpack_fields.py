@@ -50,11 +50,9 @@ def pack_checked(what: str, fields: list[Packed], unpack: Callable[[bytes], obje
     return value
 
 
-def unpack_versioned(
-    what: str, value: bytes, newest: int, field_count: int, optional_count: int = 0
-) -> list[Packed]:
+def unpack_versioned(what: str, value: bytes, newest: int, field_count: int) -> list[Packed]:
     """Return the array. Its first field is a format version of 1..`newest`; it has `field_count`
-    fields, or up to `optional_count` more.
+    fields.
     """
     try:
         fields = msgpack.unpackb(
@@ -73,7 +71,7 @@ def unpack_versioned(
             f"it has format version {version} and this release reads versions up to {newest}: use "
             "a newer release",
         )
-    if not field_count <= len(fields) <= field_count + optional_count:
+    if len(fields) != field_count:
         raise MetadataFormatError(what, f"it has {len(fields)} fields instead of {field_count}")
     return fields
 

@@ -13,11 +13,8 @@ Format: the mark `identity/seen` is text, one `name value` per line, in this ord
     position-version  the highest version seen of the position node; -1: there was none
     ledger-ids        the highest next ledger id seen
     went-back         reason why nothing is collected; empty while collecting is allowed
-    restore           token of the restore that was accepted, hex; in version 2 only
+    restore           token of the restore that was accepted, hex; empty if there was none
     crc32c            8 hex digits, over all lines before
-
-Version 2 is written once a restore was accepted. Releases before it refuse that version, and the
-cookies of restored metadata too.
 
 Invariants: after the service was found older than before, nothing is removed until an operator
 accepts it, also after a restart; the finding is durable before the position is recorded again;
@@ -29,7 +26,7 @@ Source: protocol rules 10.5, 10.6.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -52,10 +49,8 @@ SEEN_NAME: Final = "seen"
 KEEP_INTERVAL_S: Final = 10.0
 """Minimum time between two writes of the mark while the numbers grow, in seconds."""
 
-_NAMES: Final = ("quire-seen", "position-version", "ledger-ids", "went-back", "crc32c")
-_NAMES_RESTORED: Final = (*_NAMES[:-1], "restore", "crc32c")
+_NAMES: Final = ("quire-seen", "position-version", "ledger-ids", "went-back", "restore", "crc32c")
 _FORMAT_VERSION: Final = "1"
-_FORMAT_VERSION_RESTORED: Final = "2"
 _UNACCEPTED: Final = (
     "the metadata service was restored from a dump, and that is not accepted: compare it with "
     "the bookies (`quire metadata compare`), then run `quire metadata accept-restore`"
@@ -231,12 +226,14 @@ async def was_restored(disk: Disk, store: MetadataStore) -> bool:
 
 def encode_seen(seen: SeenMetadata) -> bytes:
     """Return the content of the mark."""
-    values = [_FORMAT_VERSION, str(seen.position_version), str(seen.ledger_ids), seen.went_back]
-    names: Sequence[str] = _NAMES
-    if seen.restore:
-        names, values[0] = _NAMES_RESTORED, _FORMAT_VERSION_RESTORED
-        values.append(seen.restore.hex())
-    text = "".join(f"{name} {value}\n" for name, value in zip(names, values, strict=False))
+    values = (
+        _FORMAT_VERSION,
+        str(seen.position_version),
+        str(seen.ledger_ids),
+        seen.went_back,
+        seen.restore.hex(),
+    )
+    text = "".join(f"{name} {value}\n" for name, value in zip(_NAMES, values, strict=False))
     return f"{text}crc32c {crc32c(text.encode()):08x}\n".encode()
 
 
@@ -248,15 +245,15 @@ def decode_seen(data: bytes) -> SeenMetadata:
         pairs = [line.partition(" ") for line in lines]
         names, values = [name for name, _, _ in pairs], [value for _, _, value in pairs]
         checked = "".join([line + "\n" for line in lines[:-1]])
-        known = {_NAMES: _FORMAT_VERSION, _NAMES_RESTORED: _FORMAT_VERSION_RESTORED}
-        if rest or known.get(tuple(names)) != values[0]:
+        if rest or tuple(names) != _NAMES or values[0] != _FORMAT_VERSION:
             raise FormatError(
                 where,
                 "its lines are not those of this release's mark; remove it to start without it",
             )
         if values[-1] != f"{crc32c(checked.encode()):08x}":
             raise FormatError(where, "its checksum does not match; remove it to start without it")
-        restore = bytes.fromhex(values[4]) if values[0] == _FORMAT_VERSION_RESTORED else b""
-        return SeenMetadata(Version(int(values[1])), int(values[2]), values[3], restore)
+        return SeenMetadata(
+            Version(int(values[1])), int(values[2]), values[3], bytes.fromhex(values[4])
+        )
     except ValueError as error:
         raise FormatError(where, str(error)) from None

@@ -190,7 +190,6 @@ class PositionKeeper:
         wanted = PositionRecord(
             incarnation=claim.incarnation,
             end_lsn=end_lsn,
-            is_orderly=stopped_ms is not None,
             files=claim.files,
             lock=claim.lock,
             stopped_ms=stopped_ms,

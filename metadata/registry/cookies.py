@@ -4,8 +4,7 @@ Leaves the copies on a bookie's disks, and the comparison with them, to the book
 identity of the cluster to `cluster.py`.
 
 Format: a cookie is a msgpack array [1, bookie id str, instance bin of 16 bytes, created int in
-milliseconds since 1970, directory count int, directories hash bin], with a seventh field, starts
-before int, if that is not 0. Releases before that field refuse a cookie that has it.
+milliseconds since 1970, directory count int, directories hash bin, starts before int].
 
 Invariants: a cookie is created once and changed only by compare-and-set; the count of a bookie's
 starts is `starts_before` and the node's version together, so it is the version alone until the
@@ -39,7 +38,7 @@ from metadata.paths import COOKIES, cookie_path
 from metadata.store.interface import MetadataStore
 
 _FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 6
+_FIELD_COUNT: Final = 7
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -54,7 +53,6 @@ class CookieRecord:
     created_ms: int
     directory_count: int
     directories_hash: bytes
-    format_version: int = _FORMAT_VERSION
     starts_before: int = 0
     """Starts that were counted before this node was created: a restore creates a new node."""
 
@@ -121,25 +119,23 @@ class CookieStore:
 def pack_cookie(record: CookieRecord) -> bytes:
     """Return the stored form."""
     fields: list[Packed] = [
-        record.format_version,
+        _FORMAT_VERSION,
         record.bookie_id,
         record.instance,
         record.created_ms,
         record.directory_count,
         record.directories_hash,
+        record.starts_before,
     ]
-    if record.starts_before:
-        fields.append(record.starts_before)
     what = f"the cookie of {record.bookie_id}"
     return pack_checked(what, fields, partial(unpack_cookie, what))
 
 
 def unpack_cookie(path: str, value: bytes) -> CookieRecord:
     """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT, optional_count=1)
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
     try:
         bookie_id = text_of(fields[1])
-        is_restored = len(fields) > _FIELD_COUNT
         if not is_bookie_id(bookie_id):
             raise FieldError(f"{bookie_id!r} is not a bookie id")
         return CookieRecord(
@@ -148,8 +144,7 @@ def unpack_cookie(path: str, value: bytes) -> CookieRecord:
             created_ms=int_of(fields[3], 0, _INT64_MAX),
             directory_count=int_of(fields[4], 0, _INT64_MAX),
             directories_hash=bytes_of(fields[5]),
-            format_version=int_of(fields[0], 1, _FORMAT_VERSION),
-            starts_before=int_of(fields[_FIELD_COUNT], 1, _INT64_MAX) if is_restored else 0,
+            starts_before=int_of(fields[6], 0, _INT64_MAX),
         )
     except FieldError as error:
         raise MetadataFormatError(path, str(error)) from error

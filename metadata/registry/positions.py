@@ -3,9 +3,8 @@ the disk.
 
 Leaves recording a position, and the conclusions at a start, to the bookie.
 
-Format: a position is a msgpack array [1, incarnation bin of 16 bytes, end LSN int, is orderly bool,
-[file identity str, ...], lock identity str], and after an orderly stop its time as a seventh field,
-an int in ms since 1970.
+Format: a position is a msgpack array [1, incarnation bin of 16 bytes, end LSN int, [file identity
+str, ...], lock identity str, time of the orderly stop int in ms since 1970 or nil].
 
 Invariants: a position is changed only by compare-and-set; reading back decides a write with an
 unknown outcome; a node whose version is lower than one seen before belongs to a metadata service
@@ -30,9 +29,9 @@ from metadata.msgpack_fields import (
     FieldError,
     Packed,
     array_of,
-    bool_of,
     bytes_of,
     int_of,
+    optional_int_of,
     pack_checked,
     text_of,
     unpack_versioned,
@@ -57,16 +56,17 @@ class PositionRecord:
     """16 random bytes of the process that recorded the position."""
     end_lsn: int
     """End of the log: every record below it was durable."""
-    is_orderly: bool
-    """Whether the process recorded the position as its last action."""
     files: tuple[str, ...]
     """The file identity of each directory's anchor."""
     lock: str
     """Identity of the lock that the process held; empty if there is none."""
     stopped_ms: int | None = None
-    """Time of the orderly stop, in ms since 1970; None if there was none, or an older release
-    recorded it.
-    """
+    """Time of the orderly stop, in ms since 1970; None if there was none."""
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether the process recorded the position as its last action."""
+        return self.stopped_ms is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +117,17 @@ def pack_position(bookie_id: BookieId, record: PositionRecord) -> bytes:
         _FORMAT_VERSION,
         record.incarnation,
         record.end_lsn,
-        record.is_orderly,
         list(record.files),
         record.lock,
+        record.stopped_ms,
     ]
-    if record.stopped_ms is not None:
-        fields.append(record.stopped_ms)
     what = f"the position of {bookie_id}"
     return pack_checked(what, fields, partial(unpack_position, what))
 
 
 def unpack_position(path: str, value: bytes) -> PositionRecord:
     """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT, optional_count=1)
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
     try:
         incarnation = bytes_of(fields[1])
         if len(incarnation) != INCARNATION_BYTES:
@@ -139,10 +137,9 @@ def unpack_position(path: str, value: bytes) -> PositionRecord:
         return PositionRecord(
             incarnation=incarnation,
             end_lsn=int_of(fields[2], 0, _INT64_MAX),
-            is_orderly=bool_of(fields[3]),
-            files=tuple(text_of(each) for each in array_of(fields[4])),
-            lock=text_of(fields[5]),
-            stopped_ms=int_of(fields[6], 0, _INT64_MAX) if len(fields) > _FIELD_COUNT else None,
+            files=tuple(text_of(each) for each in array_of(fields[3])),
+            lock=text_of(fields[4]),
+            stopped_ms=optional_int_of(fields[5], 0, _INT64_MAX),
         )
     except FieldError as error:
         raise MetadataFormatError(path, str(error)) from error

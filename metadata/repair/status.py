@@ -16,7 +16,7 @@ Format: the value of `/repair/status` is a msgpack array
     8      ETA                int, s; nil when it is unknown
     9      blocked            [[reason str, ledgers int]]
     10     lost ledgers       int
-    11     away               [[bookie id str, since int, ms]]; left out if it is empty
+    11     away               [[bookie id str, since int, ms]]
 
 Invariants: at most BLOCKED_REASONS_MAX reasons are stored, those of the most ledgers first, and at
 most AWAY_MAX bookies, those that are away for the longest time first; for any bytes,
@@ -47,7 +47,7 @@ BLOCKED_REASONS_MAX: Final = 20
 AWAY_MAX: Final = 1_000
 
 _FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 11
+_FIELD_COUNT: Final = 12
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -110,6 +110,8 @@ def pack_status(what: str, status: RepairStatus) -> bytes:
     blocked = sorted(status.blocked, key=lambda each: (-each.ledgers, each.reason))
     totals: list[Packed] = [[each.urgency, each.ledgers, each.size_bytes] for each in status.totals]
     reasons: list[Packed] = [[each.reason, each.ledgers] for each in blocked[:BLOCKED_REASONS_MAX]]
+    longest = sorted(status.away, key=lambda each: (each.since_ms, each.bookie_id))[:AWAY_MAX]
+    away: list[Packed] = [[each.bookie_id, each.since_ms] for each in longest]
     fields: list[Packed] = [
         _FORMAT_VERSION,
         status.auditor_id,
@@ -122,16 +124,14 @@ def pack_status(what: str, status: RepairStatus) -> bytes:
         status.eta_s,
         reasons,
         status.lost_ledgers,
+        away,
     ]
-    away = sorted(status.away, key=lambda each: (each.since_ms, each.bookie_id))[:AWAY_MAX]
-    if away:
-        fields.append([[each.bookie_id, each.since_ms] for each in away])
     return pack_checked(what, fields, partial(unpack_status, what))
 
 
 def unpack_status(what: str, value: bytes) -> RepairStatus:
     """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT, optional_count=1)
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
     try:
         return RepairStatus(
             auditor_id=text_of(fields[1]),
@@ -144,7 +144,7 @@ def unpack_status(what: str, value: bytes) -> RepairStatus:
             eta_s=optional_int_of(fields[8], 0, _INT64_MAX),
             blocked=tuple(_blocked_of(each) for each in array_of(fields[9])),
             lost_ledgers=_count_of(fields[10]),
-            away=tuple(_away_of(each) for field in fields[11:] for each in array_of(field)),
+            away=tuple(_away_of(each) for each in array_of(fields[11])),
         )
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error

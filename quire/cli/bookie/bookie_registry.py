@@ -172,7 +172,7 @@ async def _stop(cluster: Cluster, bookie_id: BookieId) -> dict[str, Json]:
         return {}
     if record is None:
         return {"stopped": "never started", "stopped_ms": None}
-    if not record.is_orderly:
+    if record.stopped_ms is None:
         return {"stopped": "not in order", "stopped_ms": None}
-    when = "" if record.stopped_ms is None else f" at {describe_time(record.stopped_ms)}"
-    return {"stopped": f"in order{when}", "stopped_ms": record.stopped_ms}
+    when = describe_time(record.stopped_ms)
+    return {"stopped": f"in order at {when}", "stopped_ms": record.stopped_ms}

@@ -234,7 +234,7 @@ RECORDS: Final[
     pack_position: (
         pack_position,
         named(unpack_position),
-        (A, PositionRecord(bytes(16), 5, True, ("file",), "lock", 9)),
+        (A, PositionRecord(bytes(16), 5, ("file",), "lock", 9)),
     ),
     pack_held: (pack_held, named(unpack_held), (HeldNode(bytes(16), 5, b"content"),)),
     pack_block: (named(pack_block), partial(unpack_block, "a record", first=0), (5,)),

@@ -12,7 +12,7 @@ A, B, C, D = bookies("abcd")
 
 
 async def put(store: MemoryMetadataStore, *names: BookieId, is_orderly: bool = True) -> None:
-    record = PositionRecord(b"i" * 16, 5, is_orderly=is_orderly, files=(), lock="")
+    record = PositionRecord(b"i" * 16, 5, (), "", stopped_ms=9 if is_orderly else None)
     for each in names:
         assert await PositionStore(store).put(each, record, NO_POSITION) is not None
 

@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable
 from typing import cast
 
-import msgpack
 import pytest
 
 from bookie.errors import BookieError
@@ -18,7 +17,6 @@ from bookie.server_errors import (
     CookieMissingError,
 )
 from metadata.ids import BookieId
-from metadata.paths import cookie_path
 from metadata.registry.cookies import CookieStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
@@ -236,17 +234,6 @@ async def test_a_start_that_was_interrupted_before_the_restore(
     after = Machine()
     await restore(after.store, dump)
     assert not (await after.start(platter)).limbo_reason
-
-
-async def test_older_releases_refuse_a_restored_cookie_and_no_other(machine: Machine) -> None:
-    platter = Platter()
-    bookie_id = await machine.format(platter)
-    await machine.start(platter)
-    path = cookie_path(bookie_id)
-    assert len(msgpack.unpackb((await machine.store.get(path)).value)) == 6
-    after = Machine()
-    await restore(after.store, await dump_of(machine.store))
-    assert len(msgpack.unpackb((await after.store.get(path)).value)) == 7
 
 
 async def test_a_copy_made_after_an_interrupted_start_is_old(machine: Machine) -> None:

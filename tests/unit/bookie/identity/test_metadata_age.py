@@ -30,7 +30,7 @@ from metadata.store.number_blocks import pack_block
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 
 BOOKIE = BookieId("bookie-test")
-RECORD = PositionRecord(b"r" * 16, 7, is_orderly=False, files=("1", "2", "3"), lock="")
+RECORD = PositionRecord(b"r" * 16, 7, files=("1", "2", "3"), lock="")
 
 
 class Bench:
@@ -151,11 +151,19 @@ async def test_note_position_is_durable_on_return() -> None:
     assert not await (await bench.start()).may_collect()
 
 
+SEEN = SeenMetadata(Version(17), 3_001, "it went back: 3 and was 5", bytes(range(16)))
+
+
+def test_the_lines_of_the_mark_in_their_order() -> None:
+    assert encode_seen(SEEN).startswith(
+        b"quire-seen 1\nposition-version 17\nledger-ids 3001\nwent-back it went back: 3 and was 5"
+        b"\nrestore 000102030405060708090a0b0c0d0e0f\ncrc32c "
+    )
+
+
 def test_the_mark_is_read_as_it_was_written() -> None:
-    seen = SeenMetadata(Version(17), 3_001, "it went back: 3 and was 5")
-    assert decode_seen(encode_seen(seen)) == seen
-    fresh = replace(seen, went_back="")
-    assert decode_seen(encode_seen(fresh)) == fresh
+    for seen in (SEEN, replace(SEEN, went_back=""), replace(SEEN, restore=b"")):
+        assert decode_seen(encode_seen(seen)) == seen
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "newer", "no text"])

@@ -35,7 +35,7 @@ class Registered:
         await self.other.create(bookie_path(BOOKIE), value, ephemeral=True)
 
     async def record(self, run: bytes, lock: str) -> None:
-        record = PositionRecord(run, 5, is_orderly=False, files=("1", "2", "3"), lock=lock)
+        record = PositionRecord(run, 5, files=("1", "2", "3"), lock=lock)
         await PositionStore(self.store).put(BOOKIE, record, NO_POSITION)
 
     async def check(self, lock: str = LOCK, *, wait_s: float = 0.0) -> bytes | None:

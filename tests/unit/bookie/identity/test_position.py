@@ -33,7 +33,7 @@ from tests.until import until
 BOOKIE = BookieId("bookie-test")
 PATH = position_path(BOOKIE)
 STOPPED_MS = 1_700_000_000_000
-RECORD = PositionRecord(b"r" * 16, 7, is_orderly=False, files=("1@2", "3", "4"), lock="boot:1:2")
+RECORD = PositionRecord(b"r" * 16, 7, files=("1@2", "3", "4"), lock="boot:1:2")
 
 
 @dataclass
@@ -244,7 +244,7 @@ async def test_an_orderly_stop_is_recorded_last(acts: list[str]) -> None:
     bench.faults.acts = acts
     assert await bench.keeper.record_orderly(STOPPED_MS)
     found = await bench.stored()
-    assert (found.is_orderly, found.end_lsn, found.stopped_ms) == (True, 900, STOPPED_MS)
+    assert (found.end_lsn, found.stopped_ms) == (900, STOPPED_MS)
 
 
 async def test_the_next_start_replaces_an_orderly_stop() -> None:
@@ -254,7 +254,7 @@ async def test_the_next_start_replaces_an_orderly_stop() -> None:
     bench.keeper = bench.make(await bench.positions.get(BOOKIE), b"b" * 16)
     await bench.keeper.claim()
     found = await bench.stored()
-    assert (found.incarnation, found.is_orderly, found.stopped_ms) == (b"b" * 16, False, None)
+    assert (found.incarnation, found.stopped_ms) == (b"b" * 16, None)
 
 
 async def test_a_silent_metadata_service_does_not_hold_up_a_stop(

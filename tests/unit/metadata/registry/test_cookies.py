@@ -93,6 +93,11 @@ async def test_names_that_are_no_bookies_are_not_listed(store: MemoryMetadataSto
     assert await cookies.list_bookie_ids() == [B]
 
 
+def test_the_fields_in_their_order() -> None:
+    fields = msgpack.unpackb(pack_cookie(replace(COOKIE, starts_before=4)))
+    assert fields == [1, A, bytes(range(16)), 1_700_000_000_000, 2, b"hash", 4]
+
+
 LARGEST = 2**63 - 1
 
 
@@ -110,6 +115,10 @@ LARGEST = 2**63 - 1
         (4, -1, False),
         (4, LARGEST + 1, False),
         (5, "text", False),
+        (6, 0, True),
+        (6, LARGEST, True),
+        (6, -1, False),
+        (6, LARGEST + 1, False),
     ],
 )
 def test_a_field_out_of_range_is_a_format_error(

@@ -47,7 +47,6 @@ cookies = st.builds(
     created_ms=sizes,
     directory_count=st.integers(1, 9),
     directories_hash=st.binary(max_size=32),
-    format_version=st.just(1),
 )
 held_nodes = st.builds(HeldNode, st.binary(min_size=16, max_size=16), sizes, st.binary())
 

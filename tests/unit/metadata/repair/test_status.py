@@ -51,9 +51,12 @@ def test_the_bookies_that_are_away_for_the_longest_time_are_stored() -> None:
     assert stored == tuple(reversed(away[1:]))
 
 
-def test_a_summary_without_bookies_that_are_away_keeps_its_bytes() -> None:
-    fields = msgpack.unpackb(pack_status("/s", replace(FULL, away=())))
-    assert len(fields) == 11
+def test_the_fields_in_their_order() -> None:
+    assert msgpack.unpackb(pack_status("/s", FULL)) == [
+        *(1, "bookie-a", 5, 7, 8, [[0, 1, 10], [2, 41, 2**40]]),
+        *(2**40 + 10, 50_000_000, 21_990),
+        *([["needs 4 bookies, has 3", 9], ["no target", 2]], 3, [["b", 3], ["a", 4]]),
+    ]
 
 
 @pytest.mark.parametrize(
