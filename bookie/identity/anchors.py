@@ -6,8 +6,8 @@ a copy to `bookie.identity.identity`.
 Format: `anchor` in each directory holds one line of text, "quire-anchor 1"; its content is not
 read.
 
-Invariant: an anchor is made when the bookie is formatted, or at the first start of a release that
-knows anchors, and is never written again.
+Invariant: an anchor is made when the bookie is formatted, and is never written again. A start makes
+one that is missing.
 
 Source: protocol rule 2.6.
 """

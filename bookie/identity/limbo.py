@@ -3,7 +3,8 @@
 Leaves entering limbo to `bookie.storage.opening`, and showing the reason to
 `bookie.storage.writability`.
 
-Format: the mark `identity/limbo-reason` holds one line of text, UTF-8.
+Format: the mark `identity/limbo-reason` holds one line of text, UTF-8. It is missing if it found no
+room on a full disk, or if the start that found the loss was interrupted.
 
 Source: protocol rules 2.4, 2.6.
 """
@@ -17,7 +18,7 @@ from bookie.files.small_files import SMALL_BYTES_MAX, read_mark, remove_mark, wr
 from bookie.storage.bookie_storage import BookieStorage
 
 REASON_NAME: Final = "limbo-reason"
-UNKNOWN_REASON: Final = "an earlier release found a loss of data and did not store the reason"
+UNKNOWN_REASON: Final = "an earlier start found a loss of data and could not store the reason"
 
 
 async def keep_reason(disk: Disk, storage: BookieStorage) -> str:

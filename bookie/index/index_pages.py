@@ -29,10 +29,7 @@ from crc32c import crc32c
 from bookie.errors import DiskFailedError
 from bookie.files.index_store import StoreTransaction
 
-INDEX_VERSION: Final = 2
-"""Releases that write 1 treat unsynced bytes as durable at a start, so they must not open a newer
-directory. Directories with version 1 are read unchanged.
-"""
+INDEX_VERSION: Final = 1
 FLAG_LIMBO: Final = 1
 FLAG_FENCES_LOST: Final = 2
 FLAG_UNFINISHED: Final = 4

@@ -17,8 +17,6 @@ from bookie.log.segments import DIRECTORY
 
 FILE_NAME: Final = "reserve"
 NAME: Final = f"{DIRECTORY}/{FILE_NAME}"
-OLD_DIRECTORY: Final = "reserve"
-"""Earlier releases kept the file `zeros` there, perhaps on another file system than the log."""
 START_BYTES: Final = 1024 * 1024
 """Approximate space that a start needs for its cookies and the index's first commit."""
 SEGMENTS_MIN: Final = 2
@@ -49,7 +47,6 @@ class Reserve:
         if self._is_measured:
             return
         async with self._changing:
-            await _remove_old(self._disk)
             if FILE_NAME in await self._disk.list_names(DIRECTORY):
                 file = await self._disk.open(NAME)
                 self.held_bytes = file.size
@@ -146,17 +143,9 @@ async def make_room(disk: Disk, config: StorageConfig) -> bool:
 
 
 async def remove_reserve(disk: Disk) -> bool:
-    """Remove the file, and the file of an earlier release; return whether any existed."""
-    is_removed = await _remove_old(disk)
-    if FILE_NAME in await disk.list_names(DIRECTORY):
-        await disk.unlink(NAME)
-        await disk.sync_directory(DIRECTORY)
-        is_removed = True
-    return is_removed
-
-
-async def _remove_old(disk: Disk) -> bool:
-    names = await disk.list_names(OLD_DIRECTORY)
-    for name in names:
-        await disk.unlink(f"{OLD_DIRECTORY}/{name}")
-    return bool(names)
+    """Remove the file; return whether it existed."""
+    if FILE_NAME not in await disk.list_names(DIRECTORY):
+        return False
+    await disk.unlink(NAME)
+    await disk.sync_directory(DIRECTORY)
+    return True

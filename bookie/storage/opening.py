@@ -190,10 +190,9 @@ async def _load_meta(
     found = (check.count, check.xor)
     is_damaged = bool(check.damaged) or check.is_horizon_damaged
     if meta is not None and not is_damaged and found == (meta.state_count, meta.state_xor):
-        stamped = replace(meta, version=INDEX_VERSION)
-        stamp = partial(_write_meta, stamped)
-        await _with_room(reserve, lambda: store.update(stamp))
-        return stamped, check.ids
+        again = partial(index_pages.write_meta, meta=meta)
+        await _with_room(reserve, lambda: store.update(again))
+        return meta, check.ids
     is_lost = not is_new or not await store.view(index_pages.is_empty)
     fresh = CheckpointMeta(INDEX_VERSION, (FLAG_LIMBO | FLAG_FENCES_LOST) * is_lost, 0, 0, 0)
 
@@ -208,10 +207,6 @@ async def _load_meta(
 
     await _with_room(reserve, lambda: store.update(begin))
     return fresh, check.ids
-
-
-def _write_meta(meta: CheckpointMeta, transaction: StoreTransaction) -> None:
-    index_pages.write_meta(transaction, meta)
 
 
 async def _check_states(store: OrderedStore) -> StatesCheck:

@@ -28,7 +28,6 @@ from tests.fuzz.instant import InstantDisk, drive, platter_with
 from tests.fuzz.sealing import seal_cookie, seal_first_record, seal_segment
 from tests.fuzz.targets import ParserTarget
 from tests.fuzz.wire_targets import BATCHES
-from tests.golden import GOLDEN
 from tests.simulation.disk import Platter
 
 FIRST: Final = "00000001.log"
@@ -78,11 +77,10 @@ _CLEANED: Final = build_segment(3, [_bodies(11)[1]], end_before=0)
 
 
 def sample_segments() -> tuple[bytes, ...]:
-    """Return complete segments: one kept from the first release, and others."""
+    """Return complete segments."""
     deleted = [*_bodies(7), (RecordKind.TOMBSTONE, records.encode_ledger(LedgerId(7)))]
     large = build_batch(LedgerId(12), EntryId(0), EntryId(-1), 0, [bytes(20)] * 60, 12)
     return (
-        (GOLDEN / "bookie_segment_v1.log").read_bytes(),
         _ONE,
         build_segment(1, deleted, end_before=0),
         build_segment(1, [(RecordKind.ADDS, bytes(large))], end_before=0),
@@ -261,7 +259,7 @@ def disk_targets() -> list[ParserTarget]:
             weight=0.4,
             allocation_base_bytes=2048 * KIB,
         ),
-        index_target(GOLDEN / "bookie_index_v1.txt"),
+        index_target(),
         ParserTarget("ledger_state", check_state, _STATES, weight=0.5),
         ParserTarget("cookie", check_cookie, sample_cookies(), seal=seal_cookie, weight=0.7),
     ]

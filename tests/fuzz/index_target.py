@@ -6,7 +6,7 @@ Invariant: a value that changed without its checksum never counts as a run.
 """
 
 import random
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from crc32c import crc32c
@@ -17,13 +17,16 @@ from bookie.files.index_store import StoreTransaction
 from bookie.index import index_pages, stored_runs, stored_segments
 from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta
 from bookie.index.index_runs import Run
+from bookie.index.replica_state import ReplicaState, encode_deleted
 from bookie.index.stored_runs import RunMove
 from bookie.storage.opening import open_parts
+from metadata.ids import LedgerId
 from tests.fuzz.findings import require
-from tests.fuzz.instant import InstantDisk, drive
+from tests.fuzz.instant import InstantDisk
 from tests.fuzz.targets import ParserTarget
 from tests.simulation.disk import Platter
 from tests.simulation.index_store import MemoryStore, MemoryTransaction
+from tests.simulation.loop import run_simulation
 
 CONFIG: Final = StorageConfig(
     segment_bytes_max=64 * KIB, index_map_bytes=KIB, reserve_bytes_min=KIB, reserve_share=0.0
@@ -69,7 +72,7 @@ def seal_pairs(data: bytearray, _rng: random.Random) -> None:
 
 
 def sample_index() -> Pairs:
-    """Return an index with more runs than the golden one."""
+    """Return an index with several runs of each ledger."""
     store = MemoryStore()
     transaction = MemoryTransaction(store)
     index_pages.write_meta(transaction, CheckpointMeta(INDEX_VERSION, 0, 0, 0, 0))
@@ -82,15 +85,22 @@ def sample_index() -> Pairs:
     return [(key, store.pairs[key]) for key in store.keys]
 
 
-def golden_index(path: Path) -> Pairs:
-    """Return the index that is kept from the first release."""
-    lines = path.read_text().splitlines()
-    return [(bytes.fromhex(a), bytes.fromhex(b)) for a, b in (line.split() for line in lines)]
+def small_index() -> Pairs:
+    """Return an index with the states of a fenced ledger and of a deleted one."""
+    store = MemoryStore()
+    transaction = MemoryTransaction(store)
+    index_pages.write_meta(transaction, CheckpointMeta(INDEX_VERSION, 0, 1 << 32, 0, 0))
+    state, deleted = ReplicaState(LedgerId(LEDGERS[0])), LedgerId(2**63 - 1)
+    state.fenced, state.master_key, state.lac, state.length = True, b"k" * 32, 3, 12
+    values = [(state.ledger_id, state.encode(9)), (deleted, encode_deleted(deleted, has_runs=True))]
+    stored_runs.put_runs(transaction, state.ledger_id, [(2, 0, (1 << 32) + 80, 99)], -1)
+    index_pages.write_states(transaction, values)
+    return [(key, store.pairs[key]) for key in store.keys]
 
 
-def index_target(golden: Path) -> ParserTarget:
+def index_target() -> ParserTarget:
     """Return the target."""
-    samples = [sample_index(), golden_index(golden)]
+    samples = [sample_index(), small_index()]
     stored = {pair: None for pairs in samples for pair in pairs}
 
     def check(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
@@ -105,7 +115,7 @@ def index_target(golden: Path) -> ParserTarget:
                 key = b"r" + ledger.to_bytes(8, "big") + run[0].to_bytes(8, "big")
                 require(key in genuine, "a damaged run was taken for a stored one")
         try:
-            drive(_open(store))
+            run_simulation(partial(_open, store), 1)
         except (FormatError, DiskFailedError):  # the second one: keys that no release writes
             return False
         _change(MemoryTransaction(store), is_sealed=is_sealed)

@@ -53,7 +53,6 @@ from tests.fuzz.findings import Check, require
 from tests.fuzz.sealing import seal_export
 from tests.fuzz.targets import KIB, ParserTarget
 from tests.fuzz.wire_targets import HOSTILE_MSGPACK
-from tests.golden import GOLDEN
 from tests.support.metadata.samples import A, B, C, D, open_ledger
 
 Value = TypeVar("Value")
@@ -89,8 +88,9 @@ def sample_ledgers() -> tuple[bytes, ...]:
     closed: LedgerMetadata = open_ledger(11)
     closed = _closed(closed)
     owned = replace(open_ledger(), owner="User:CN=alice,O=example")
-    made = [encode_ledger_metadata(each) for each in (open_ledger(), recovering, closed, owned)]
-    return ((GOLDEN / "ledger_metadata_v1.bin").read_bytes(), *made)
+    return tuple(
+        encode_ledger_metadata(each) for each in (open_ledger(), recovering, closed, owned)
+    )
 
 
 def _closed(ledger: LedgerMetadata) -> LedgerMetadata:

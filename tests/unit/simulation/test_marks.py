@@ -6,7 +6,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 from bookie.files.index_store import StoreTransaction
-from bookie.index.index_pages import CheckpointMeta, write_meta
+from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta, write_meta
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.disk import CrashableDisk, Platter
@@ -27,7 +27,9 @@ def _violations(marks: list[int], *, damaged: dict[str, None]) -> list[str]:
     checkers = Checkers(model, [MarksChecker(model, damaged)])
 
     def storing(mark: int) -> Callable[[StoreTransaction], None]:
-        return lambda transaction: write_meta(transaction, CheckpointMeta(1, 0, mark, 0, 0))
+        return lambda transaction: write_meta(
+            transaction, CheckpointMeta(INDEX_VERSION, 0, mark, 0, 0)
+        )
 
     def see(store: MemoryStore) -> None:
         checkers.on_index_stored(HOST, store)

@@ -10,7 +10,7 @@ import pytest
 
 from bookie.errors import DiskFullError
 from bookie.index.index import Index
-from bookie.index.index_pages import CheckpointMeta
+from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta
 from bookie.storage.recent import RecentEntries
 from bookie.storage.upkeep import CHECKPOINTS_AHEAD_MAX
 from bookie.wire.messages import Status
@@ -158,7 +158,7 @@ def _tracked_of(count: int, make: object) -> int:
 @pytest.mark.long
 def test_ledgers_of_one_batch_are_not_tracked_by_the_garbage_collector() -> None:
     recent = RecentEntries(1 << 30)
-    index = Index(MemoryStore(), SMALL, CheckpointMeta(2, 0, 0, 0, 0))
+    index = Index(MemoryStore(), SMALL, CheckpointMeta(INDEX_VERSION, 0, 0, 0, 0))
     assert _tracked_of(1_000, lambda number: recent.put(make_run(number, 0, 1))) < 100
     assert _tracked_of(1_000, lambda number: index.insert(number, 0, 0, 300 * number, 300)) < 100
     assert index.run_count == 1_000

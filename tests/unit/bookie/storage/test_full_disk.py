@@ -236,20 +236,6 @@ def test_start_on_a_full_disk_removes_the_reserve_first() -> None:
     simulate(main)
 
 
-def test_the_reserve_of_an_earlier_release_is_replaced() -> None:
-    async def main(bench: Bench) -> None:
-        disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
-        file = await disk.create("reserve/zeros")
-        await file.commit(0, [bytes(1000)])
-        await disk.sync_directory("reserve")
-        async with serving(bench):
-            await asyncio.sleep(60)
-        assert "reserve/zeros" not in bench.platter.names
-        assert "log/reserve" in bench.platter.names
-
-    simulate(main)
-
-
 @pytest.mark.parametrize(("total", "fits"), [(160 * MIB, False), (2 * GIB, True)])
 def test_a_disk_that_is_smaller_than_its_reserve_is_refused(total: int, *, fits: bool) -> None:
     space = DiskSpace(total, total)
