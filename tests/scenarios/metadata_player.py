@@ -33,7 +33,7 @@ from tests.scenarios import words as w
 CREATED_MS: Final = 1_700_000_000_000
 CREATION_TOKEN: Final = UpdateToken(bytes(range(16)))
 """Different from the token of every change, so that both can be distinguished."""
-FIELD_COUNT: Final = 14
+FIELD_COUNT: Final = 18
 VERSION, STATE, QUORUM, BOOKIES, FRAGMENTS, TOKEN, LAST, LENGTH = 0, 2, 3, 4, 5, 9, 11, 12
 """Places of the fields that `decode` changes in the stored form: see `metadata.ledgers.codec`."""
 
