@@ -33,7 +33,7 @@ from ledger_client.errors import (
 )
 from ledger_client.recovery.missing_writers import MissingWriters, OpenAction
 from ledger_client.recovery.recoverer import Recoverer
-from ledger_client.recovery.recovery_bookies import OLD_RELEASE, KeylessBookies, RecoveryBookies
+from ledger_client.recovery.recovery_bookies import KeylessBookies, RecoveryBookies
 from metadata.errors import MetadataError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
@@ -153,10 +153,7 @@ class OpenLedgerRepair:
         except UnauthorizedError as error:
             return Postponed(f"a bookie knows its key now: {error.message}")
         except RecoveryUndecidedError as error:
-            if any(
-                standings.has_copy(BookieId(each)) and not why.startswith(OLD_RELEASE)
-                for each, why in error.missing.items()
-            ):
+            if any(standings.has_copy(BookieId(each)) for each in error.missing):
                 return Postponed(error.message)
             missing = "; ".join(f"{each}: {why}" for each, why in error.missing.items())
             return Blocked(

@@ -30,7 +30,7 @@ FRAME_BYTES_MAX: Final = 8 * 1024
 
 LOGIN_NEEDED: Final = (
     "this bookie needs a login: write mechanism, user and password_file below [sasl] in the"
-    " client's file, and upgrade clients of releases that do not know logins at bookies"
+    " client's file"
 )
 TOO_MANY: Final = "too many clients are about to log in: try again"
 

@@ -27,7 +27,6 @@ from bookie.wire.batch import BatchView
 from bookie.wire.bodies import BodyPool
 from bookie.wire.messages import (
     LOGIN_DUE,
-    LOGINS_KNOWN,
     WIRE_VERSION,
     WIRE_VERSION_MIN,
     Hello,
@@ -155,7 +154,7 @@ class ServerContext(ConnectionContext):
         return replace(self._hello_reply(hello), status=status, reason=reason)
 
     def _hello_reply(self, hello: Hello) -> HelloReply:
-        known = LOGINS_KNOWN if self.access.logins is None else LOGINS_KNOWN | LOGIN_DUE
+        known = 0 if self.access.logins is None else LOGIN_DUE
         return HelloReply(
             Status.OK,
             self.bookie_id,

@@ -1,7 +1,7 @@
 """Codec of control messages, in msgpack, and of the answers to adds.
 
 Leaves framing to `bookie.wire.frames`. A message is a flat msgpack array: its opcode, then its
-fields in order; a decoder accepts more fields than it knows, so that later versions can add some.
+fields in order.
 
 Invariants: for any input the decoder raises only MessageError and allocates at most a small
 multiple of the input's size.
@@ -9,7 +9,7 @@ multiple of the input's size.
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Final, TypeVar
 
 import msgpack
@@ -24,7 +24,7 @@ TEXT_BYTES_MAX: Final = 1024
 RANGES_MAX: Final = 100_000
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 ITEMS_MAX: Final = 64
-"""Maximum number of items in a message. Messages have far fewer; later versions may add some."""
+"""Maximum number of items in a message. Messages have far fewer."""
 
 _U32_MAX: Final = 2**32 - 1
 
@@ -65,10 +65,6 @@ _STATUSES: Final = {int(status): status for status in Status}
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {
     cls: tuple(field.name for field in fields(cls)) for cls in _OPCODES
 }
-_NEEDED: Final[dict[type, int]] = {
-    cls: sum(field.default is MISSING for field in fields(cls)) for cls in _OPCODES
-}
-"""Number of fields without a default. Those with one come last: older releases do not send them."""
 MessageT = TypeVar("MessageT", bound=Message)
 
 
@@ -121,11 +117,13 @@ def _decode(body: memoryview, known: Mapping[int, type[MessageT]], bytes_max: in
     if message_class is None:
         raise MessageError(f"unknown operation {values[0]}")
     names = _FIELDS[message_class]
-    if len(values) - 1 < _NEEDED[message_class]:
-        raise MessageError(f"{message_class.__name__} needs {_NEEDED[message_class]} fields")
+    if len(values) - 1 != len(names):
+        raise MessageError(
+            f"{message_class.__name__} has {len(names)} fields, found {len(values) - 1}"
+        )
     arguments = [
         _check(message_class.__name__, name, value)
-        for name, value in zip(names, values[1:], strict=False)
+        for name, value in zip(names, values[1:], strict=True)
     ]
     make: Callable[..., MessageT] = message_class
     return make(*arguments)

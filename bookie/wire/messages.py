@@ -19,9 +19,7 @@ WAIT_S_MAX: Final = 60.0
 SASL_BYTES_MAX: Final = 4 * 1024
 """Maximum size of one message of SASL."""
 
-LOGINS_KNOWN: Final = 1
-"""Feature of a hello: this side knows logins (rule 12.6)."""
-LOGIN_DUE: Final = 2
+LOGIN_DUE: Final = 1
 """Feature of a hello: the client logs in before its first request (rule 12.6)."""
 
 
@@ -62,7 +60,7 @@ class Hello:
     wire_version_min: int
     wire_version_max: int
     features: int
-    """Bits of `LOGINS_KNOWN` and `LOGIN_DUE` that the client offers."""
+    """LOGIN_DUE if the client logs in, else 0."""
     credentials: bytes
     client_name: str
 
@@ -75,13 +73,13 @@ class HelloReply:
     bookie_id: str
     wire_version: int
     features: int
-    """Features that the client offers and the bookie knows."""
+    """LOGIN_DUE if the client offers it and the bookie takes logins, else 0."""
     frame_bytes_max: int
     entry_bytes_max: int
     reason: str
     principal: str = ""
-    """Principal of the client (rule 12.1); empty if it proved none, if its login is due, if the
-    bookie has no authorizer, or if the bookie is of a release that does not say.
+    """Principal of the client (rule 12.1); empty if it proved none, if its login is due, or if the
+    bookie has no authorizer.
     """
 
 
@@ -282,8 +280,7 @@ class Pong:
     writable: bool
     append_p99_us: int = 0
     """99 of 100 adds of the last seconds took at most this time, in microseconds: from their
-    arrival to their answer, without those of recovery and repair. 0: there were none, or the
-    bookie is of a release that does not say.
+    arrival to their answer, without those of recovery and repair. 0: there were none.
     """
 
 

@@ -4,8 +4,7 @@ Leaves the messages of SCRAM to `security.sasl`, and the connection to
 `ledger_client.bookies.connection`.
 
 Invariants: the password does not leave this process. A bookie is used only once it has proved that
-it knows the user's password. A bookie that takes no logins is used without one; a bookie of a
-release that does not know logins is refused, because it would take this client for another one.
+it knows the user's password. A bookie that takes no logins is used without one.
 
 Source: protocol rule 12.6; RFC 5802.
 """
@@ -15,7 +14,6 @@ from typing import Final
 
 from bookie.wire.messages import (
     LOGIN_DUE,
-    LOGINS_KNOWN,
     BeginLogin,
     ContinueLogin,
     HelloReply,
@@ -28,15 +26,9 @@ from security.errors import SaslError, SecurityError
 from security.sasl.mechanism import Mechanism, run_at_once
 from security.sasl_access import SaslAccess
 
-FEATURES: Final = LOGINS_KNOWN | LOGIN_DUE
-"""Features of the hello of a client that logs in."""
 MESSAGES_MAX: Final = 8
 """Maximum number of messages of one login; SCRAM has two."""
 
-UNKNOWN_THERE: Final = (
-    "the bookie is of a release that does not know logins, and the client's file has [sasl]:"
-    " upgrade the bookie, or use a client's file without [sasl]"
-)
 NO_PLAIN: Final = (
     "bookies take logins by SCRAM alone, which does not send the password: write"
     ' mechanism = "SCRAM-SHA-512" below [sasl] in the client\'s file'
@@ -50,8 +42,6 @@ async def log_in(bookie_id: BookieId, reply: HelloReply, access: SaslAccess, ask
     """Log in if the bookie takes logins; return this client's principal, as the bookie says it.
     Raises BookieCallError.
     """
-    if not reply.features & LOGINS_KNOWN:
-        raise BookieCallError(bookie_id, UNKNOWN_THERE, failure=CallFailure.REFUSED)
     if not reply.features & LOGIN_DUE:
         return reply.principal
     try:

@@ -29,7 +29,7 @@ async def read_master_key(
 
     If none returns the key, raises UnauthorizedError if a bookie refuses the client's credentials;
     QuorumTimeoutError if one that is registered does not answer, which may end at any time;
-    NotEnoughBookiesError if one is not registered, cannot know, or is of an older release.
+    NotEnoughBookiesError if one is not registered or cannot know.
     """
     unanswered: dict[str, str] = {}
     refused = ""
@@ -38,7 +38,7 @@ async def read_master_key(
         try:
             reply = await pool.read_access(bookie_id, ReadAccess(ledger_id), timeout_s=timeout_s)
         except BookieCallError as error:
-            unanswered[bookie_id] = _reason(error)
+            unanswered[bookie_id] = str(error)
             if error.status is Status.UNAUTHORIZED:
                 refused = str(error)
             is_silent |= error.failure in _SILENCE
@@ -63,9 +63,3 @@ async def read_master_key(
             ledger_id=ledger_id,
         )
     return None
-
-
-def _reason(error: BookieCallError) -> str:
-    if error.status is Status.BAD_REQUEST:
-        return f"it does not know the request, upgrade it: {error.reason}"
-    return str(error)

@@ -19,6 +19,7 @@ from bookie.wire.batch import Buffer
 from bookie.wire.bodies import BodyPool
 from bookie.wire.entries import Entries
 from bookie.wire.messages import (
+    LOGIN_DUE,
     WIRE_VERSION,
     WIRE_VERSION_MIN,
     AccessReply,
@@ -40,7 +41,6 @@ from bookie.wire.messages import (
     RightsReply,
     WaitLac,
 )
-from ledger_client.bookies.bookie_login import FEATURES
 from ledger_client.bookies.connection import Answer
 from ledger_client.bookies.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
 from ledger_client.bookies.latency import RecentLatency
@@ -301,7 +301,7 @@ class BookiePool:
             bookie_id,
             WIRE_VERSION_MIN,
             WIRE_VERSION,
-            0 if self._sasl is None else FEATURES,
+            0 if self._sasl is None else LOGIN_DUE,
             self._credentials,
             self._client_name,
         )

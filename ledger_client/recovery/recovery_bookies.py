@@ -12,7 +12,7 @@ answer of a durable fence is used as a negative; entries that are stored without
 Source: protocol rules 7.2-7.4 and 9.14.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from bookie.wire.batch import Buffer
 from bookie.wire.entries import Entries
@@ -22,9 +22,6 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.bookies.refusals import Refusals
 from ledger_client.reading.range_reader import EntryReads
 from metadata.ids import BookieId, EntryId, LedgerId
-
-OLD_RELEASE: Final = "it does not know the request, upgrade it"
-"""Beginning of the reason of a bookie that is of an older release."""
 
 
 class RecoveryBookies(EntryReads, Protocol):
@@ -110,10 +107,4 @@ class KeylessBookies:
 
     async def _fence(self, bookie_id: BookieId, ledger_id: LedgerId, timeout_s: float) -> LacReply:
         request = FenceWithoutKey(ledger_id)
-        try:
-            return await self._pool.fence_without_key(bookie_id, request, timeout_s=timeout_s)
-        except BookieCallError as error:
-            if error.status is not Status.BAD_REQUEST:
-                raise
-            why = f"{OLD_RELEASE}: {error.reason}"
-            raise BookieCallError(bookie_id, why, status=error.status) from None
+        return await self._pool.fence_without_key(bookie_id, request, timeout_s=timeout_s)

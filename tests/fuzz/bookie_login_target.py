@@ -29,7 +29,6 @@ from bookie.wire.codec import decode_reply, encode_message
 from bookie.wire.frames import Frame, FrameKind, frame_header
 from bookie.wire.messages import (
     LOGIN_DUE,
-    LOGINS_KNOWN,
     SASL_BYTES_MAX,
     BeginLogin,
     ContinueLogin,
@@ -63,7 +62,6 @@ MOVES_MAX: Final = 12
 SETTLE_S: Final = 0.001
 REFUSAL_S: Final = 0.2
 RECORDED_MAX: Final = 64
-FEATURES: Final = LOGINS_KNOWN | LOGIN_DUE
 SALTED: Final = {each: salted_password(each, PASSWORD, SALT, ITERATIONS) for each in ScramMechanism}
 """The slow part of the proofs, which is the same for each user of the tests."""
 
@@ -189,7 +187,7 @@ class _Talk:
     async def _greet(self) -> None:
         """Send a hello, mostly one of a client that logs in."""
         if self._rng.random() < 0.9:
-            hello = Hello(BOOKIE, 1, 1, FEATURES, b"", "client")
+            hello = Hello(BOOKIE, 1, 1, LOGIN_DUE, b"", "client")
         else:
             features = self._rng.choice((0, 1, 2, 3, 2**64 - 1))
             bookie, credentials = self._rng.choice(("", BOOKIE)), self._rng.choice((b"", b"key"))

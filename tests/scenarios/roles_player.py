@@ -42,7 +42,7 @@ from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
 from bookie.wire import messages as m
-from bookie.wire.messages import LOGIN_DUE, LOGINS_KNOWN
+from bookie.wire.messages import LOGIN_DUE
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
@@ -168,7 +168,7 @@ class _Bookie:
             case ["create", *options]:
                 await self._create(w.parse_options(options))
             case ["hello", name, *options]:
-                features = LOGINS_KNOWN | LOGIN_DUE if options == ["login"] else 0
+                features = LOGIN_DUE if options == ["login"] else 0
                 self._wire_of(name, " ".join(words), features)
             case ["user", name, "removed"]:
                 await UserStore(self._roles.store, self._roles.rng).remove(name)

@@ -11,7 +11,6 @@ from bookie.server.server_limits import ServerLimits
 from bookie.wire.entries import Entries
 from bookie.wire.messages import (
     LOGIN_DUE,
-    LOGINS_KNOWN,
     BeginLogin,
     ContinueLogin,
     HelloReply,
@@ -32,7 +31,6 @@ from tests.until import until
 
 SCRAM = Mechanism.SCRAM_SHA_256
 BEGIN = BeginLogin(SCRAM, b"n,,n=alice,r=abc")
-LOGGING_IN = LOGINS_KNOWN | LOGIN_DUE
 PASSWORD = "pencil"
 PATIENT = replace(LIMITS, hello_deadline_s=60.0, frame_deadline_s=60.0)
 
@@ -64,7 +62,7 @@ class LoginWorld:
         return client
 
     async def greet(
-        self, features: int = LOGGING_IN, credentials: bytes = b""
+        self, features: int = LOGIN_DUE, credentials: bytes = b""
     ) -> tuple[WireClient, HelloReply]:
         client = await self.connect()
         reply = await client.request(hello(BOOKIE, credentials=credentials, features=features))

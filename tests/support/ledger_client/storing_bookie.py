@@ -61,7 +61,7 @@ class StoringBookie(ScriptedBookie):
         self.refuse_adds: Status | None = None
         self.entry_bytes_max = 2**30
         self.rights: int | None = None
-        """Rights that it says; None for a bookie of an older release."""
+        """Rights that it says; None while it cannot know them."""
         self._registrar: BookieRegistrar | None = None
 
     async def register(
@@ -124,7 +124,7 @@ class StoringBookie(ScriptedBookie):
         if not isinstance(request, ReadRights):
             return Refused(Status.UNAUTHORIZED, "every client is anonymous here")
         if self.rights is None:
-            return Refused(Status.BAD_REQUEST, "unknown operation 13")
+            return Refused(Status.UNKNOWN, "the metadata service is away")
         return RightsReply(self.rights)
 
     def lac_of(self, ledger_id: LedgerId) -> EntryId:

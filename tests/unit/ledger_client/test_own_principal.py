@@ -96,7 +96,7 @@ async def test_a_recovery_without_the_right_changes_nothing(cluster: TestCluster
     assert (await other.recover_ledger(ledger.id)).last_entry_id == 1
 
 
-async def test_bookies_of_older_releases_refuse_no_recovery(cluster: TestCluster) -> None:
+async def test_bookies_that_know_no_rights_refuse_no_recovery(cluster: TestCluster) -> None:
     await name_owners(cluster, ALICE)
     ledger = await cluster.client().create_ledger(THREE)
     await ledger.append(b"one")

@@ -10,7 +10,7 @@ from bookie.server.client_logins import LOGIN_NEEDED, LoginMode
 from bookie.wire.codec import encode_message
 from bookie.wire.frames import FrameKind, frame_header
 from bookie.wire.messages import (
-    LOGINS_KNOWN,
+    LOGIN_DUE,
     BeginLogin,
     ContinueLogin,
     LoginReply,
@@ -22,7 +22,6 @@ from security.sasl.mechanism import REFUSED, Mechanism
 from security.sasl.sessions import REFUSAL_DELAY_S
 from tests.support.bookie.login_world import (
     BEGIN,
-    LOGGING_IN,
     PASSWORD,
     SCRAM,
     LoginWorld,
@@ -53,7 +52,7 @@ async def optional() -> AsyncIterator[LoginWorld]:
 @pytest.mark.parametrize("mechanism", [SCRAM, Mechanism.SCRAM_SHA_512])
 async def test_a_user_logs_in_and_is_served(world: LoginWorld, mechanism: Mechanism) -> None:
     client, reply = await world.greet()
-    assert (reply.status, reply.features) == (Status.OK, LOGGING_IN)
+    assert (reply.status, reply.features) == (Status.OK, LOGIN_DUE)
     answer = await world.log_in(client, "alice", PASSWORD, mechanism)
     assert isinstance(answer, LoginReply)
     assert (answer.complete, answer.principal) == (True, "")
@@ -61,7 +60,7 @@ async def test_a_user_logs_in_and_is_served(world: LoginWorld, mechanism: Mechan
 
 
 async def test_a_client_that_does_not_log_in_is_refused_with_what_to_do(world: LoginWorld) -> None:
-    for features in (0, LOGINS_KNOWN):
+    for features in (0, 2**64 - 1 - LOGIN_DUE):
         client, reply = await world.greet(features)
         assert (reply.status, reply.reason) == (Status.UNAUTHORIZED, LOGIN_NEEDED)
         assert "[sasl]" in reply.reason
@@ -73,7 +72,7 @@ async def test_the_key_of_repair_is_no_login(world: LoginWorld) -> None:
     world.served.keys.key = bytes(32)
     _, reply = await world.greet(0, bytes(32))
     assert (reply.status, reply.reason) == (Status.UNAUTHORIZED, LOGIN_NEEDED)
-    client, reply = await world.greet(LOGGING_IN, bytes(32))
+    client, reply = await world.greet(LOGIN_DUE, bytes(32))
     assert reply.status is Status.OK
     client.send_request(Ping())
     assert await client.is_closed_by_peer()
@@ -90,12 +89,12 @@ async def test_a_bookie_with_optional_logins_serves_both(optional: LoginWorld) -
     assert await promised.is_closed_by_peer(), "a client that said that it logs in does"
 
 
-async def test_an_older_client_and_a_bookie_without_logins(world: LoginWorld) -> None:
+async def test_a_bookie_without_logins_answers_so(world: LoginWorld) -> None:
     world.served.context.access.logins = None
     _, reply = await world.greet(0)
     assert (reply.status, reply.features) == (Status.OK, 0)
     client, reply = await world.greet(2**64 - 1)
-    assert (reply.status, reply.features) == (Status.OK, LOGINS_KNOWN)
+    assert (reply.status, reply.features) == (Status.OK, 0)
     assert await stores(client)
 
 
@@ -206,10 +205,9 @@ async def test_a_login_is_not_taken_twice(world: LoginWorld, request_: Request) 
 
 
 async def test_a_login_that_is_not_due_is_not_taken(optional: LoginWorld) -> None:
-    for features in (0, LOGINS_KNOWN):
-        client, _ = await optional.greet(features)
-        client.send_request(BEGIN)
-        assert await client.is_closed_by_peer()
+    client, _ = await optional.greet(0)
+    client.send_request(BEGIN)
+    assert await client.is_closed_by_peer()
     client = await optional.connect()
     client.send_request(BEGIN)
     assert await client.is_closed_by_peer(), "before the hello"

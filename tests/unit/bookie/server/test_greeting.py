@@ -18,6 +18,7 @@ from bookie.wire.batch import Buffer
 from bookie.wire.codec import decode_reply
 from bookie.wire.frames import FRAME_BYTES_MAX, FrameAssembler
 from bookie.wire.messages import (
+    LOGIN_DUE,
     BeginLogin,
     ContinueLogin,
     HelloReply,
@@ -30,15 +31,15 @@ from bookie.wire.messages import (
 )
 from security.sasl.credentials import ScramMechanism
 from security.sasl.sessions import LOGIN_S_MAX
-from tests.support.bookie.login_world import BEGIN, LOGGING_IN, SCRAM, LoginWorld, login_world
+from tests.support.bookie.login_world import BEGIN, SCRAM, LoginWorld, login_world
 from tests.support.bookie.roles_setting import RolesSetting
 from tests.support.bookie.running_server import BOOKIE
 from tests.support.bookie.wire_client import hello
 from tests.until import until
 
 NEXT = ContinueLogin(b"c=biws")
-HELLO = hello(BOOKIE, features=LOGGING_IN)
-LEARNING = hello(BOOKIE, features=LOGGING_IN, credentials=bytes(32))
+HELLO = hello(BOOKIE, features=LOGIN_DUE)
+LEARNING = hello(BOOKIE, features=LOGIN_DUE, credentials=bytes(32))
 
 
 @dataclass
@@ -217,7 +218,7 @@ async def test_credentials_are_learned_before_the_answer(world: LoginWorld) -> N
 
 async def test_a_refused_hello_closes_and_begins_nothing(world: LoginWorld) -> None:
     async with at("hello", world) as entrance:
-        reply = await entrance.answer(hello("another", features=LOGGING_IN))
+        reply = await entrance.answer(hello("another", features=LOGIN_DUE))
         assert isinstance(reply, HelloReply)
         assert reply.status is Status.WRONG_BOOKIE
         assert entrance.done == ["closed"]

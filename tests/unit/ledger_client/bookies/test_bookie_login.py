@@ -11,7 +11,7 @@ import pytest
 
 from bookie.server.client_logins import LoginMode
 from bookie.wire.messages import (
-    LOGINS_KNOWN,
+    LOGIN_DUE,
     BeginLogin,
     ContinueLogin,
     Hello,
@@ -20,7 +20,7 @@ from bookie.wire.messages import (
     Status,
 )
 from ledger_client.bookies import pool_link
-from ledger_client.bookies.bookie_login import FEATURES, MESSAGES_MAX, log_in
+from ledger_client.bookies.bookie_login import MESSAGES_MAX, log_in
 from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
@@ -193,18 +193,13 @@ def accept(bookie: ScriptedBookie, features: int) -> None:
     bookie.hello = answer
 
 
-async def test_a_bookie_of_an_older_release_is_refused_with_what_to_do(
-    bookie: ScriptedBookie, tmp_path: Path
-) -> None:
+async def test_a_client_that_logs_in_says_so(bookie: ScriptedBookie, tmp_path: Path) -> None:
     accept(bookie, 0)
     async with pool_of(ScriptedAddresses(bookie), access_of(tmp_path)) as pool:
-        error = await failure_of(pool, bookie.id)
-        assert (error.failure, error.status) == (CallFailure.REFUSED, None)
-        assert "of a release that does not know logins" in str(error)
-        assert "upgrade the bookie" in str(error)
-    (sent,) = bookie.requests
+        await pool.ping(bookie.id, timeout_s=LONG_S)
+    sent = bookie.requests[0]
     assert isinstance(sent, Hello)
-    assert sent.features == FEATURES
+    assert sent.features == LOGIN_DUE
 
 
 async def test_a_client_without_a_login_offers_no_features(bookie: ScriptedBookie) -> None:
@@ -217,7 +212,7 @@ async def test_a_client_without_a_login_offers_no_features(bookie: ScriptedBooki
 
 
 async def test_a_bookie_chooses_no_feature_that_was_not_offered(bookie: ScriptedBookie) -> None:
-    accept(bookie, LOGINS_KNOWN)
+    accept(bookie, LOGIN_DUE)
     async with pool_of(ScriptedAddresses(bookie), None) as pool:
         assert (await failure_of(pool, bookie.id)).failure is CallFailure.PROTOCOL
 
@@ -232,7 +227,7 @@ async def test_a_bookie_that_does_not_know_the_password_is_not_used(
         assert isinstance(request, ContinueLogin)
         return LoginReply(b"v=AAAA", complete=True, principal="User:alice")
 
-    accept(bookie, FEATURES)
+    accept(bookie, LOGIN_DUE)
     bookie.answer = answer
     async with pool_of(ScriptedAddresses(bookie), access_of(tmp_path)) as pool:
         error = await failure_of(pool, bookie.id)
@@ -260,7 +255,7 @@ async def test_a_silent_login_is_not_tested_with_a_ping(
     bookie: ScriptedBookie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ledger_client.bookies.connection.PING_AFTER_S", 0.0)
-    accept(bookie, FEATURES)
+    accept(bookie, LOGIN_DUE)
     bookie.answer = lambda _: None
     config = ClientConfig(connect_timeout_s=1.0)
     async with pool_of(ScriptedAddresses(bookie), access_of(tmp_path), config) as pool:
@@ -271,7 +266,7 @@ async def test_a_silent_login_is_not_tested_with_a_ping(
 # -- messages alone
 
 Ask = Callable[[BeginLogin | ContinueLogin], Awaitable[LoginReply]]
-ACCEPTED = HelloReply(Status.OK, "b", 1, FEATURES, 1_000, 1_000, "")
+ACCEPTED = HelloReply(Status.OK, "b", 1, LOGIN_DUE, 1_000, 1_000, "")
 
 
 async def reason(access: SaslAccess, ask: Ask) -> BookieCallError:
@@ -335,7 +330,7 @@ async def test_without_a_login_the_principal_is_that_of_the_hello(tmp_path: Path
         raise AssertionError("no login is due")
 
     access = access_of(tmp_path)
-    reply = replace(ACCEPTED, features=LOGINS_KNOWN, principal="User:certified")
+    reply = replace(ACCEPTED, features=0, principal="User:certified")
     assert await log_in(BookieId("b"), reply, access, ask) == "User:certified"
 
 

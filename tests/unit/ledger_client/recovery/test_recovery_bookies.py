@@ -8,7 +8,7 @@ import pytest
 from bookie.wire.entries import Entries
 from bookie.wire.messages import FenceWithoutKey, LacReply, ReadEntries, ReadLac, Status
 from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
-from ledger_client.recovery.recovery_bookies import OLD_RELEASE, KeylessBookies
+from ledger_client.recovery.recovery_bookies import KeylessBookies
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 A = BookieId("a")
@@ -76,15 +76,6 @@ def test_other_entries_are_unknown_and_not_asked_for() -> None:
     with pytest.raises(BookieCallError, match="entry 5 cannot be read") as caught:
         read(made, 5)
     assert (caught.value.status, pool.asked) == (Status.UNKNOWN, [])
-
-
-def test_an_older_release_says_so() -> None:
-    error = BookieCallError(A, "unknown operation 12", status=Status.BAD_REQUEST)
-    made, _ = bookies(error)
-    with pytest.raises(BookieCallError, match="upgrade it: unknown operation 12") as caught:
-        asyncio.run(made.read_lac(A, FENCE, timeout_s=5.0))
-    assert caught.value.status is Status.BAD_REQUEST
-    assert caught.value.reason.startswith(OLD_RELEASE)
 
 
 def test_other_failures_are_passed_on() -> None:
