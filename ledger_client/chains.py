@@ -63,9 +63,9 @@ class ChainInfo:
     name: str
     first_index: int
     next_index: int
-    creation_token: bytes = b""
-    """Identifies the chain: one that is deleted and created again under its name has another token.
-    Empty for a chain that a release without these tokens created.
+    creation_token: bytes
+    """Identifies the chain: one that is deleted and created again under its name has another
+    token.
     """
 
     @classmethod

@@ -5,8 +5,7 @@ head holds differs after every change; this one never changes.
 
 Format: the value of `/chains/<name>/creation` is a msgpack array [1, token bin of 16 bytes].
 
-Invariants: the token is created in one multi with the head, and is removed with the chain; a chain
-that a release without these tokens created has none, and never gets one.
+Invariant: the token is created in one multi with the head, and is removed with the chain.
 
 Source: protocol rule 1.3; Spark design, "Reading".
 """
@@ -34,7 +33,7 @@ from metadata.paths import CHAINS, chain_creation_path, chain_path
 from metadata.store.interface import Create, MetadataStore, Operation, find
 
 NO_TOKEN: Final = UpdateToken(b"")
-"""The creation token of a chain that has none."""
+"""Stands for the creation token of a chain that does not exist."""
 
 _FORMAT_VERSION: Final = 1
 
@@ -71,8 +70,8 @@ async def create_chain(store: MetadataStore, name: str, rng: Random) -> None:
 
 
 async def chain_creation_token(store: MetadataStore, name: str) -> UpdateToken:
-    """Return the creation token of a chain, by a fresh read; NO_TOKEN if it has none, or if there
-    is no such chain. Raises MetadataFormatError.
+    """Return the creation token of a chain, by a fresh read; NO_TOKEN if there is no such chain.
+    Raises MetadataFormatError.
     """
     path = chain_creation_path(check_chain_name(name))
     stored = await find(store, path)

@@ -7,8 +7,7 @@ of a deletion removes that node together with the head.
 
 Leaves the creation to `chain_creation` and the other changes to `chain_store`.
 
-Invariant: a change of one chain takes no effect on another chain of the same name. A chain of an
-earlier release has no such node, and its changes check nothing.
+Invariant: a change of one chain takes no effect on another chain of the same name.
 
 Source: protocol rules 1.2, 1.3 and 10.2.
 """
@@ -27,7 +26,7 @@ from metadata.errors import (
 from metadata.ids import UpdateToken, Version
 from metadata.ledgers.chain import unpack_head
 from metadata.paths import chain_creation_path, chain_life_path, chain_path
-from metadata.store.interface import Check, Create, Delete, MetadataStore, Operation, Stored, find
+from metadata.store.interface import Check, Create, Delete, MetadataStore, find
 from metadata.store.tree_deletion import drop_tree
 
 FIRST_VERSION: Final = Version(0)
@@ -72,16 +71,11 @@ async def remove_deleted(store: MetadataStore, name: str, rng: Random) -> None:
                 path = f"{chain_path(name)}/{child}"
                 if path != creation_path:
                     await drop_tree(store, path, rng, checks=life)
-            creation = await find(store, creation_path)
-            await store.multi(_removal(name, life, head, creation))
+            creation = await store.get(creation_path, fresh=True)
+            removed = [Delete(each.path, each.expected) for each in life]
+            removed.append(Delete(creation_path, creation.version))
+            await store.multi([*removed, Delete(chain_path(name), head.version)])
         except (NodeNotFoundError, NodeNotEmptyError, VersionConflictError, OutcomeUnknownError):
             await asyncio.sleep(backoff.next_s())  # the stored state decides
         else:
             return
-
-
-def _removal(name: str, life: ChainLife, head: Stored, creation: Stored | None) -> list[Operation]:
-    operations: list[Operation] = [Delete(each.path, each.expected) for each in life]
-    if creation is not None:
-        operations.append(Delete(chain_creation_path(name), creation.version))
-    return [*operations, Delete(chain_path(name), head.version)]

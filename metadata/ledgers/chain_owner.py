@@ -6,7 +6,7 @@ none: such a chain has no owner.
 Format: the value of `/chains/<name>/owner` is a msgpack array [1, principal str].
 
 Invariants: the node is created in one multi with the chain's head, and never changes; the removal
-of a chain, also by a release that does not know the node, removes it.
+of a chain removes it.
 
 Source: docs/security.md, "A gateway for clients".
 """

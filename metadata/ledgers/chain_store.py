@@ -114,8 +114,8 @@ class ChainStore:
         await create_chain(self._store, name, self._rng)
 
     async def creation_token(self, name: str) -> UpdateToken:
-        """Return the token that identifies this chain among those of its name; NO_TOKEN for a
-        chain of a release that had no such tokens.
+        """Return the token that identifies this chain among those of its name; NO_TOKEN if there is
+        no such chain.
 
         Read it before what it is to identify: a chain that is created in between is then noticed.
         """

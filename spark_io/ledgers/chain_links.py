@@ -76,8 +76,6 @@ def remembered_links(client: ClientOptions, chain: ChainInfo) -> RememberedLinks
     """Return the remembered links of a chain. Those of the chain that was not planned for longest
     are dropped when there are too many.
     """
-    if not chain.creation_token:  # another chain with the name could not be noticed
-        return RememberedLinks()
     key = client, chain.name, chain.creation_token
     found = _remembered.pop(key, None) or RememberedLinks()
     _remembered[key] = found  # the most recently used is the last

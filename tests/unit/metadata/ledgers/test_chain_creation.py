@@ -5,12 +5,11 @@ import random
 
 import pytest
 
-from metadata.errors import ChainExistsError, MetadataFormatError, StoreUnavailableError
-from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
-from metadata.ledgers.chain import ChainHead, pack_head
+from metadata.errors import MetadataFormatError, StoreUnavailableError
+from metadata.ids import UPDATE_TOKEN_BYTES, Version
 from metadata.ledgers.chain_creation import NO_TOKEN
 from metadata.ledgers.chain_store import ChainStore, Publication
-from metadata.paths import chain_creation_path, chain_path
+from metadata.paths import chain_creation_path
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.unit.metadata.conftest import NOW_MS
@@ -34,17 +33,6 @@ async def test_a_token_stays_while_the_head_changes(chains: ChainStore) -> None:
     assert await chains.creation_token(NAME) == NO_TOKEN
     await chains.create(NAME)
     assert await chains.creation_token(NAME) not in (token, NO_TOKEN)
-
-
-async def test_a_chain_of_an_older_release_never_gets_a_token(
-    chains: ChainStore, store: MemoryMetadataStore
-) -> None:
-    path = chain_path(NAME)
-    await store.create(path, pack_head(path, ChainHead(UpdateToken(bytes(16)))))
-    with pytest.raises(ChainExistsError):
-        await chains.create(NAME)
-    await chains.publish(NAME, Publication(()))
-    assert await chains.creation_token(NAME) == NO_TOKEN
 
 
 @pytest.mark.parametrize("act", ["lost", "dropped", "late"])

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from metadata.errors import ChainNotFoundError, NodeNotFoundError, VersionConflictError
-from metadata.ids import LedgerId, UpdateToken
-from metadata.ledgers.chain import ChainHead, pack_head
+from metadata.errors import ChainNotFoundError, VersionConflictError
+from metadata.ids import LedgerId
+from metadata.ledgers.chain import ChainHead
 from metadata.ledgers.chain_store import ChainStore, Publication
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.paths import chain_creation_path, chain_path, ledger_path
+from metadata.paths import chain_creation_path, ledger_path
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.unit.metadata.conftest import NOW_MS
@@ -171,17 +171,3 @@ async def test_a_creation_completes_an_interrupted_deletion(chains: ChainStore) 
     assert await chains.creation_token(NAME) != first
     head, _ = await chains.head(NAME)
     assert (head.first_index, head.next_index) == (0, 0)
-
-
-async def test_a_chain_of_an_older_release_can_be_changed_and_deleted(
-    chains: ChainStore, store: MemoryMetadataStore
-) -> None:
-    path = chain_path(NAME)
-    await store.create(path, pack_head(path, ChainHead(UpdateToken(bytes(16)))))
-    assert await chains.life(NAME) == ()
-    await chains.publish(NAME, EMPTY)
-    await chains.trim(NAME, 1)
-    await chains.drop_trimmed(NAME, 1, ())
-    await chains.delete(NAME)
-    with pytest.raises(NodeNotFoundError):
-        await store.get(path)

@@ -129,8 +129,6 @@ def test_links_of_another_chain_with_the_name_are_not_remembered() -> None:
     assert remembered_links(client, ChainInfo("events", 0, 1, TOKEN)) is old
     assert not remembered_links(client, ChainInfo("events", 0, 1, OTHER)).links
     assert not remembered_links(client, ChainInfo("events", 1, 2, TOKEN)).links, "trimmed"
-    unnamed = remembered_links(client, ChainInfo("events", 0, 1, b""))
-    assert remembered_links(client, ChainInfo("events", 0, 1, b"")) is not unnamed
 
 
 def test_the_number_of_remembered_ledgers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
