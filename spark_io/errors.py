@@ -170,19 +170,6 @@ class RecreatedError(SparkIoError):
         self.name = name
 
 
-class OldCheckpointError(SparkIoError):
-    """A checkpoint does not record which chain, ledger or topic its positions are in."""
-
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(
-            f"the checkpoint does not record the identity of {kind} {name!r}: an older release "
-            f"wrote it. If the {kind} was not deleted and created again since, start the query "
-            f"once with the option acceptOldCheckpoint=true; otherwise begin with a new checkpoint"
-        )
-        self.kind = kind
-        self.name = name
-
-
 class CorruptPayloadError(SparkIoError, ValueError):
     """A payload cannot be parsed, and the columns have none for such payloads."""
 

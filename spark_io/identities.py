@@ -9,11 +9,10 @@ means nothing in the second one.
 Format: an offset has the key `$ids` beside its positions: an object with the identity, in
 hexadecimal digits, of each chain, ledger or topic by its name. No ledger id, topic name or field of
 a chain's position contains a `$`. Example:
-{"link": 3, "ledger": 0, "entry": 12, "$ids": {"events": "5f0c..."}}. The identity is empty for a
-chain that a release without creation tokens created. Offsets of older releases have no `$ids`.
+{"link": 3, "ledger": 0, "entry": 12, "$ids": {"events": "5f0c..."}}. Only an offset that a user
+gives as an option may lack `$ids`.
 
-Invariants: a position is used only with what it was recorded for, unless the options accept a
-checkpoint without identities.
+Invariant: a recorded position is used only with what it was recorded for.
 
 Source: Spark design, "Reading".
 """
@@ -24,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_io.errors import OffsetError, OldCheckpointError, OptionError, RecreatedError
+from spark_io.errors import OffsetError, OptionError, RecreatedError
 
 IDS_KEY: Final = "$ids"
 
@@ -41,10 +40,7 @@ def with_identities(positions: Mapping[str, object], identities: Identities) -> 
 
 
 def separated(offset: object) -> tuple[dict[str, object], Identities]:
-    """Return the positions of an offset, and its identities; none if an older release wrote it.
-
-    Raises OffsetError.
-    """
+    """Return the positions of an offset, and its identities. Raises OffsetError."""
     if not isinstance(offset, Mapping):
         raise OffsetError(f"{json.dumps(offset)} is not a JSON object")
     positions = dict(offset)
@@ -78,14 +74,13 @@ class IdentityCheck:
     """Word for messages: chain, ledger or topic."""
     present: Identities
     fail_on_data_loss: bool
-    accept_old_checkpoint: bool
 
     def recreated(self, recorded: Identities, names: Iterable[str]) -> list[str]:
         """Return those of `names` that were deleted and created again since an offset recorded
         their identities. Names that are not read now are left out.
 
-        Raises RecreatedError if there is one and data loss is not allowed; raises
-        OldCheckpointError if the offset has no identity of something that has one now.
+        Raises RecreatedError if there is one and data loss is not allowed; raises OffsetError if
+        the offset has no identity of something that it names.
         """
         changed: list[str] = []
         for name in names:
@@ -94,9 +89,11 @@ class IdentityCheck:
                 continue
             before = recorded.get(name)
             if before is None:
-                if now and not self.accept_old_checkpoint:
-                    raise OldCheckpointError(self.kind, name)
-            elif before != now:
+                raise OffsetError(
+                    f"the checkpoint does not record the identity of {self.kind} {name!r}: begin "
+                    "with a new checkpoint"
+                )
+            if before != now:
                 if self.fail_on_data_loss:
                     raise RecreatedError(self.kind, name, "the checkpoint was written")
                 changed.append(name)

@@ -67,11 +67,6 @@ def parser() -> argparse.ArgumentParser:
         help="run for ever, with a micro-batch at this interval ('10 seconds'); default: once",
     )
     tail.add_argument(
-        "--accept-old-checkpoint",
-        action="store_true",
-        help="continue from a checkpoint of a release that did not record the chain's identity",
-    )
-    tail.add_argument(
         "--allow-data-loss",
         action="store_true",
         help="leave out lost entries; continue at the start of a chain that was created again",
@@ -260,8 +255,6 @@ def _secret_options(arguments: argparse.Namespace) -> dict[str, str]:
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the options of the `ledger` source from those of `tail-to-table`."""
     options = _secret_options(arguments)
-    if arguments.accept_old_checkpoint:
-        options["acceptOldCheckpoint"] = "true"
     if arguments.allow_data_loss:
         options["failOnDataLoss"] = "false"
     return options

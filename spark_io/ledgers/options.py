@@ -72,7 +72,6 @@ READING: Final = (
     INCLUDE_LINK,
     "asStored",
     "failOnDataLoss",
-    "acceptOldCheckpoint",
     RECOVER_OPEN,
     *BOUNDS,
     "maxEntriesPerTrigger",
@@ -126,7 +125,6 @@ class ReadOptions:
     arrow_batch_bytes: int
     include_value: bool
     fail_on_data_loss: bool
-    accept_old_checkpoint: bool
     """Whether a stream continues from offsets that have no identities."""
     max_entries_per_trigger: int | None
     max_bytes_per_trigger: int | None
@@ -168,7 +166,6 @@ class ReadOptions:
             include_value=given.truth(INCLUDE_VALUE, default=True),
             include_link=given.truth(INCLUDE_LINK, default=False),
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
-            accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_entries_per_trigger=per_trigger,
             max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
             key_file=_key_file(given),

@@ -148,7 +148,7 @@ class FollowedLedgers:
 
     def _offsets(self, stored: Mapping[str, object]) -> tuple[LedgerOffsets, list[str]]:
         """Return the offsets without those of ledgers that were created again, and the ids of
-        these. Raises OffsetError, RecreatedError, OldCheckpointError.
+        these. Raises OffsetError, RecreatedError.
         """
         positions, recorded = separated(stored)
         offsets = self._named(ledger_offsets_of(positions))
@@ -246,7 +246,7 @@ class FollowedLinks:
         """Return a position in the present chain. If the chain was created again since it was
         stored, that is the start, and the chain's name is returned too.
 
-        Raises OffsetError, RecreatedError, OldCheckpointError.
+        Raises OffsetError, RecreatedError.
         """
         positions, recorded = separated(stored)
         position = ChainPosition.of_json(positions)
@@ -313,8 +313,7 @@ FollowedSource = FollowedLedgers | FollowedLinks
 
 
 def _check(kind: str, present: Identities, options: ReadOptions) -> IdentityCheck:
-    fail, accept = options.fail_on_data_loss, options.accept_old_checkpoint
-    return IdentityCheck(kind, present, fail_on_data_loss=fail, accept_old_checkpoint=accept)
+    return IdentityCheck(kind, present, fail_on_data_loss=options.fail_on_data_loss)
 
 
 def starting_offset(source: FollowedSource, text: str) -> Offset:

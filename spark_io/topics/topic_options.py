@@ -52,7 +52,6 @@ READING: Final = (
     "minPartitions",
     "arrowBatchBytes",
     "failOnDataLoss",
-    "acceptOldCheckpoint",
     "maxOffsetsPerTrigger",
     "bootstrapServers",
 )
@@ -83,7 +82,6 @@ class TopicReadOptions:
     min_partitions: int
     arrow_batch_bytes: int
     fail_on_data_loss: bool
-    accept_old_checkpoint: bool
     """Whether a stream continues from offsets that have no identities."""
     max_offsets_per_trigger: int | None
 
@@ -104,7 +102,6 @@ class TopicReadOptions:
                 given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX) or ARROW_BATCH_BYTES
             ),
             fail_on_data_loss=given.truth("failOnDataLoss", default=True),
-            accept_old_checkpoint=given.truth("acceptOldCheckpoint", default=False),
             max_offsets_per_trigger=given.positive("maxOffsetsPerTrigger"),
         )
 

@@ -180,10 +180,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check(self, view: TopicsView) -> IdentityCheck:
         return IdentityCheck(
-            "topic",
-            view.identities,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-            accept_old_checkpoint=self._options.accept_old_checkpoint,
+            "topic", view.identities, fail_on_data_loss=self._options.fail_on_data_loss
         )
 
     def _access(self) -> TopicAccess:
@@ -208,7 +205,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _checked(check: IdentityCheck, stored: Mapping[str, object]) -> tuple[Offsets, list[str]]:
     """Return the offsets without those of topics that were created again, and the names of these.
-    Raises OffsetError, RecreatedError, OldCheckpointError.
+    Raises OffsetError, RecreatedError.
     """
     positions, recorded = separated(stored)
     offsets = offsets_of(positions)

@@ -15,7 +15,6 @@ from tests.spark.streams import finish, into_files, stream
 
 IDS = "$ids"
 LENIENT = {"failOnDataLoss": "false"}
-ACCEPTING = {"acceptOldCheckpoint": "true"}
 
 
 def rows_read(frame: DataFrame, directory: Path) -> int:
@@ -55,7 +54,7 @@ def move_end(directory: Path, **changes: object) -> None:
 
 
 def remove_ids(directory: Path) -> None:
-    """Rewrite the offsets of a checkpoint as older releases wrote them."""
+    """Remove the identities from the offsets of a checkpoint."""
     for file in sorted((directory / "checkpoint" / "offsets").iterdir()):
         if not file.name.isdecimal():
             file.unlink()  # a checksum

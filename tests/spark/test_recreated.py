@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,21 +14,15 @@ from pyspark.sql.datasource import InputPartition
 
 from ledger_client import Quorum
 from ledger_client.sync import LedgerClient
-from metadata.paths import chain_creation_path
-from metadata.store.tree_deletion import drop_tree
-from metadata.store.zookeeper.store import open_store
 from spark_io.errors import RecreatedError
 from spark_io.ledgers.batch import LedgerBatchReader, RangePartition
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.packed_ranges import PackedRanges
 from tests.spark.checkpoints import (
-    ACCEPTING,
-    IDS,
     LENIENT,
     failure,
     forget_commit,
     ids_from_start,
-    newest_offset,
     remove_ids,
     rows_read,
 )
@@ -64,17 +57,6 @@ def publish(client: LedgerClient, chain: str, rows: int) -> None:
 def create_again(client: LedgerClient, chain: str, rows: int) -> None:
     client.chain(chain).delete()
     publish(client, chain, rows)
-
-
-def remove_token(cluster: RunningCluster, chain: str) -> None:
-    """Make a chain one of an older release, which had no creation tokens."""
-
-    async def remove() -> None:
-        store = await open_store(cluster.metadata, rng=Random(1))
-        await drop_tree(store, chain_creation_path(chain), Random(2))
-        await store.aclose()
-
-    cluster.run(remove())
 
 
 def test_a_checkpoint_that_outlives_its_chain_fails(
@@ -119,7 +101,7 @@ def test_a_micro_batch_of_a_deleted_chain_is_not_read_from_the_present_one(
     assert rows_read(stream(spark, cluster, chain=chain, **LENIENT), tmp_path) == 700
 
 
-def test_a_checkpoint_without_identities_needs_to_be_accepted(
+def test_a_checkpoint_without_identities_is_refused(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
     publish(client, chain, 10)
@@ -128,28 +110,6 @@ def test_a_checkpoint_without_identities_needs_to_be_accepted(
     publish(client, chain, 5)
     said = failure(stream(spark, cluster, chain=chain), tmp_path)
     assert "does not record the identity of chain" in said
-    assert "acceptOldCheckpoint=true" in said
-    assert rows_read(stream(spark, cluster, chain=chain, **ACCEPTING), tmp_path) == 5
-    assert rows_read(stream(spark, cluster, chain=chain), tmp_path) == 0
-    create_again(client, chain, 700)
-    said = failure(stream(spark, cluster, chain=chain, **ACCEPTING), tmp_path)
-    assert "was deleted and created again" in said
-
-
-def test_an_upgrade_keeps_the_checkpoint_of_an_old_chain(
-    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
-) -> None:
-    publish(client, chain, 10)
-    remove_token(cluster, chain)
-    assert rows_read(stream(spark, cluster, chain=chain), tmp_path) == 10
-    remove_ids(tmp_path)
-    assert IDS not in newest_offset(tmp_path)
-    publish(client, chain, 5)
-    assert rows_read(stream(spark, cluster, chain=chain), tmp_path) == 5
-    assert client.chain(chain).info().creation_token == b""
-    create_again(client, chain, 700)
-    said = failure(stream(spark, cluster, chain=chain), tmp_path)
-    assert "was deleted and created again" in said
 
 
 def test_a_running_query_ends_when_its_chain_is_created_again(

@@ -13,11 +13,9 @@ from spark_io.errors import RecordsLostError
 from spark_io.topics.topic_batch import TopicBatchReader, TopicRangePartition
 from spark_io.topics.topic_options import TopicReadOptions
 from tests.spark.checkpoints import (
-    ACCEPTING,
     LENIENT,
     failure,
     ids_from_start,
-    remove_ids,
     rows_read,
 )
 from tests.spark.conftest import RunningCluster
@@ -65,23 +63,6 @@ def test_a_checkpoint_that_outlives_its_topic(
     assert rows_read(stream(spark, cluster, "topic", topic=both, **LENIENT), tmp_path) == 3
     assert rows_read(stream(spark, cluster, "topic", topic=both), tmp_path) == 0
     assert spark.read.parquet(str(tmp_path / "table")).count() == 18
-
-
-def test_an_old_checkpoint_of_a_topic_needs_to_be_accepted(
-    spark: SparkSession,
-    cluster: RunningCluster,
-    topics: Callable[..., WrittenTopic],
-    tmp_path: Path,
-) -> None:
-    name = f"orders-{uuid.uuid4()}"
-    topic = topics(name, 10)
-    assert rows_read(stream(spark, cluster, "topic", topic=name), tmp_path) == 10
-    remove_ids(tmp_path)
-    cluster.run(topic.append(0, records(0, 4)))
-    said = failure(stream(spark, cluster, "topic", topic=name), tmp_path)
-    assert f"does not record the identity of topic '{name}'" in said
-    assert rows_read(stream(spark, cluster, "topic", topic=name, **ACCEPTING), tmp_path) == 4
-    assert rows_read(stream(spark, cluster, "topic", topic=name), tmp_path) == 0
 
 
 def test_starting_offsets_need_no_identities(

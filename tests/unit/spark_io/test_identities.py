@@ -9,7 +9,7 @@ import pytest
 from metadata.errors import InvalidChainNameError, InvalidTopicNameError
 from metadata.ledgers.chain import check_chain_name
 from metadata.topics.topic import check_topic_name
-from spark_io.errors import OffsetError, OldCheckpointError, OptionError, RecreatedError
+from spark_io.errors import OffsetError, OptionError, RecreatedError
 from spark_io.identities import (
     IDS_KEY,
     IdentityCheck,
@@ -18,16 +18,11 @@ from spark_io.identities import (
     with_identities,
 )
 
-PRESENT = {"a": "01", "b": "02", "old": ""}
+PRESENT = {"a": "01", "b": "02"}
 
 
-def check(*, fail_on_data_loss: bool = True, accept_old_checkpoint: bool = False) -> IdentityCheck:
-    return IdentityCheck(
-        "topic",
-        PRESENT,
-        fail_on_data_loss=fail_on_data_loss,
-        accept_old_checkpoint=accept_old_checkpoint,
-    )
+def check(*, fail_on_data_loss: bool = True) -> IdentityCheck:
+    return IdentityCheck("topic", PRESENT, fail_on_data_loss=fail_on_data_loss)
 
 
 def test_identities_are_stored_beside_the_positions() -> None:
@@ -38,7 +33,7 @@ def test_identities_are_stored_beside_the_positions() -> None:
     assert IDS_KEY in offset, "separated() does not change its argument"
 
 
-def test_an_offset_of_an_older_release_has_no_identities() -> None:
+def test_an_offset_of_a_user_may_have_no_identities() -> None:
     assert separated({"17": 5}) == ({"17": 5}, {})
 
 
@@ -74,36 +69,14 @@ def test_another_identity_is_returned_if_data_loss_is_allowed() -> None:
     assert lenient.recreated({"a": "01", "b": "77"}, ["a"]) == []
 
 
-@pytest.mark.parametrize("accept_old_checkpoint", [False, True])
-def test_a_chain_without_a_token_is_another_one_than_a_chain_with_a_token(
-    accept_old_checkpoint: bool,
-) -> None:
-    accepting = check(accept_old_checkpoint=accept_old_checkpoint)
-    with pytest.raises(RecreatedError):
-        accepting.recreated({"a": ""}, ["a"])
-    with pytest.raises(RecreatedError):
-        accepting.recreated({"old": "77"}, ["old"])
-
-
 @pytest.mark.parametrize("fail_on_data_loss", [False, True])
-def test_a_missing_identity_is_an_error_unless_it_is_accepted(fail_on_data_loss: bool) -> None:
-    with pytest.raises(OldCheckpointError, match=r"topic 'a'.*acceptOldCheckpoint=true"):
+def test_a_missing_identity_is_an_error(fail_on_data_loss: bool) -> None:
+    with pytest.raises(OffsetError, match=r"topic 'a'.*a new checkpoint"):
         check(fail_on_data_loss=fail_on_data_loss).recreated({}, ["a"])
-    accepting = check(fail_on_data_loss=fail_on_data_loss, accept_old_checkpoint=True)
-    assert accepting.recreated({}, ["a", "b"]) == []
-
-
-def test_a_missing_identity_fits_a_chain_without_a_token() -> None:
-    assert check().recreated({}, ["old"]) == []
 
 
 def test_what_is_not_read_now_is_not_compared() -> None:
     assert check().recreated({"c": "03"}, ["c", "d"]) == []
-
-
-def test_accepting_old_checkpoints_accepts_no_other_identity() -> None:
-    with pytest.raises(RecreatedError):
-        check(accept_old_checkpoint=True).recreated({"a": "77"}, ["a"])
 
 
 def test_offsets_of_options_may_have_no_identities() -> None:
@@ -124,10 +97,7 @@ def test_each_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert "topic 'a' was deleted and created again" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "error",
-    [RecreatedError("chain", "events", "the query began"), OldCheckpointError("chain", "events")],
-)
-def test_errors_can_be_copied(error: RecreatedError | OldCheckpointError) -> None:
+def test_the_error_can_be_copied() -> None:
+    error = RecreatedError("chain", "events", "the query began")
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (type(again), str(again), again.name) == (type(error), str(error), "events")

@@ -11,7 +11,6 @@ TAIL = ["tail-to-table", "table", "--chain", "events", "--checkpoint", "checkpoi
     ("words", "options"),
     [
         ([], {}),
-        (["--accept-old-checkpoint"], {"acceptOldCheckpoint": "true"}),
         (["--allow-data-loss"], {"failOnDataLoss": "false"}),
         (["--password-file", "key"], {"passwordFile": "key"}),
         (["--key-file", "keys.toml"], {"keyFile": "keys.toml"}),

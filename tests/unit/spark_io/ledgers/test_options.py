@@ -39,7 +39,6 @@ def test_defaults() -> None:
     read, write = reading(), writing()
     assert (read.starting_offsets, read.ending_offsets) == ("earliest", "latest")
     assert read.fail_on_data_loss
-    assert not read.accept_old_checkpoint
     assert (write.quorum.ensemble, write.quorum.write, write.quorum.ack) == (3, 3, 2)
     assert (write.application, write.batch) == ("", None)
 

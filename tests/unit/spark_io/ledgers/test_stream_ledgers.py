@@ -1,6 +1,5 @@
 """A stream reads on in its own chain and its own ledgers, not in others of the same name."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from spark_io.errors import (
     ChainTrimmedError,
     OffsetError,
-    OldCheckpointError,
     OptionError,
     RecreatedError,
 )
@@ -17,7 +15,7 @@ from spark_io.ledgers.bounds import Bounds
 from spark_io.ledgers.chain_links import require_same_chain
 from spark_io.ledgers.options import ReadOptions
 from spark_io.ledgers.selecting import find_ledgers
-from spark_io.ledgers.stream_ledgers import Offset, check_stream, starting_offset
+from spark_io.ledgers.stream_ledgers import check_stream, starting_offset
 from tests.support.spark_io.one_cluster import (
     ADDRESS,
     ALL,
@@ -32,11 +30,6 @@ from tests.support.spark_io.one_cluster import (
 
 if TYPE_CHECKING:
     from ledger_client.sync import LedgerClient
-
-
-def old(offset: Mapping[str, object]) -> Offset:
-    """Return an offset as older releases wrote it."""
-    return {name: value for name, value in offset.items() if name != IDS_KEY}
 
 
 def test_a_checkpoint_of_a_chain_continues_in_it() -> None:
@@ -146,33 +139,14 @@ def test_a_batch_query_that_begins_at_trimmed_links_fails_or_says_so(
     assert "the links between were trimmed or replaced; they are left out" in caplog.text
 
 
-def test_an_old_checkpoint_continues_on_a_chain_without_a_token() -> None:
-    cluster = OneCluster(token=b"", counts=[10])
-    end = old(stream(cluster).latest())
-    cluster.counts.append(5)
-    source = stream(cluster)
-    now, ranges = read_all(source, end)
-    assert counts_of(ranges) == [(101, 0, 4)]
-    assert now[IDS_KEY] == {"events": ""}
-    cluster.create_chain_again(700)
-    with pytest.raises(RecreatedError):
-        read_all(stream(cluster), now)
-    with pytest.raises(OldCheckpointError):
-        read_all(stream(cluster), end)
-
-
 @pytest.mark.parametrize("options", [{}, {"failOnDataLoss": "false"}])
-def test_an_old_checkpoint_on_a_chain_with_a_token_needs_to_be_accepted(
+def test_a_checkpoint_without_the_identity_of_its_chain_is_refused(
     options: dict[str, str],
 ) -> None:
     cluster = OneCluster(counts=[10])
-    end = old(stream(cluster).latest())
-    cluster.counts.append(5)
-    with pytest.raises(OldCheckpointError, match="identity of chain 'events'"):
+    end = {name: each for name, each in stream(cluster).latest().items() if name != IDS_KEY}
+    with pytest.raises(OffsetError, match="identity of chain 'events'"):
         read_all(stream(cluster, **options), end)
-    now, ranges = read_all(stream(cluster, acceptOldCheckpoint="true", **options), end)
-    assert counts_of(ranges) == [(101, 0, 4)]
-    assert read_all(stream(cluster, **options), now) == (now, [])
 
 
 def test_a_checkpoint_of_a_chain_of_another_name_is_refused() -> None:
@@ -230,14 +204,10 @@ def test_a_ledger_with_the_id_of_another_one() -> None:
     assert counts_of(source.ranges(start, end)) == [(7, 0, 9)]
 
 
-def test_old_checkpoints_of_ledgers_need_to_be_accepted() -> None:
+def test_a_checkpoint_without_the_identity_of_a_ledger_is_refused() -> None:
     cluster = OneCluster(ledgers={7: (FIRST, 10)})
-    with pytest.raises(OldCheckpointError, match="ledger '7'"):
+    with pytest.raises(OffsetError, match="ledger '7'"):
         read_all(stream(cluster, ledgers="7"), {"7": 4})
-    source = stream(cluster, ledgers="7", acceptOldCheckpoint="true")
-    now, ranges = read_all(source, {"7": 4})
-    assert counts_of(ranges) == [(7, 4, 9)]
-    assert now[IDS_KEY] == {"7": FIRST.hex()}
 
 
 def test_a_ledger_that_the_checkpoint_does_not_name_is_new() -> None:

@@ -23,7 +23,6 @@ def test_defaults() -> None:
     assert read.is_committed
     assert read.include_headers
     assert read.fail_on_data_loss
-    assert not read.accept_old_checkpoint
     assert (write.topic, write.bootstrap_servers, write.compression) == ("", (), "none")
 
 
