@@ -41,8 +41,8 @@ from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.metrics import BrokerMetrics
+from metadata.brokers.broker_registration import ApiVersions
 from metadata.brokers.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
-from metadata.brokers.broker_versions import BrokerVersions, keep_broker_versions
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import NameHeldError
 from metadata.registry.cluster import require_cluster
@@ -240,6 +240,10 @@ class BrokerProcess:
             listeners=tuple(Listener(each.name, each.host, each.port) for each in advertised),
             admin_url=admin_url,
             rack=options.rack,
+            build=self._environment.build,
+            apis=tuple(
+                ApiVersions(key.shown, served.min, served.max) for key, served in ADVERTISED.items()
+            ),
         )
         self._registrar = BrokerRegistrar(
             self._environment.store,
@@ -249,15 +253,6 @@ class BrokerProcess:
         )
         self._parts.push_async_callback(self._registrar.aclose)
         await self._registrar.start()
-        apis = {key.shown: (served.min, served.max) for key, served in ADVERTISED.items()}
-        versions = keep_broker_versions(
-            self._environment.store,
-            options.broker_id,
-            BrokerVersions(self._environment.build, apis),
-            self._environment.rng,
-        )
-        self._parts.push_async_callback(versions.aclose)
-        await versions.start()
 
     async def _follow(self) -> None:
         self._parts.push_async_callback(self._cluster.aclose)

@@ -28,7 +28,6 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
                                           `partition.py`; the topic id is 32 hex digits
     /partitions/ab/<topic id>/7/0000012   chunk 12 of that list, value: `partition.py`
     /brokers/<broker id>                  ephemeral, value: `broker_registration.py`
-    /broker-versions/<broker id>          ephemeral, value: `broker_versions.py`
     /controller                           ephemeral, value: `election.py`
     /ids/producers, /ids/replicas         the next number to give out, value: `number_blocks.py`
     /replicas/<bookie id>                 a bookie's number as a replica, value:
@@ -88,7 +87,6 @@ TOPICS: Final = "/topics"
 TOPIC_NAMES: Final = "/topic-names"
 PARTITIONS: Final = "/partitions"
 BROKERS: Final = "/brokers"
-BROKER_VERSIONS: Final = "/broker-versions"
 CONTROLLER: Final = "/controller"
 PRODUCER_IDS: Final = "/ids/producers"
 REPLICA_IDS: Final = "/ids/replicas"
@@ -266,11 +264,6 @@ def partition_chunk_path(key: PartitionKey, number: int) -> str:
 def broker_path(broker_id: int) -> str:
     """Return the path at which a live broker is registered."""
     return f"{BROKERS}/{broker_id}"
-
-
-def broker_versions_path(broker_id: int) -> str:
-    """Return the path at which a live broker reports its versions."""
-    return f"{BROKER_VERSIONS}/{broker_id}"
 
 
 def replica_path(bookie_id: BookieId) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-UNKNOWN_BUILD: Final = "unknown (before 0.1.0)"
-"""Build of a server that reports none: releases before 0.1.0 did not."""
 NAMED_MAX: Final = 10
 """Maximum number of servers that the sentence names."""
 
@@ -23,7 +21,6 @@ class ServerVersion:
     kind: str
     name: str
     build: str
-    """UNKNOWN_BUILD if the server reports none."""
     wire: str
     """For people, for example `1-2`."""
 
@@ -58,7 +55,6 @@ def upgrade_sentence(servers: Sequence[ServerVersion]) -> str:
     return f"{len(behind)} of {count} servers do not run {newest} yet: {names}."
 
 
-def _rank(build: str) -> tuple[bool, tuple[int, ...], str]:
-    """Order versions by their numbers; an unknown one is the oldest."""
-    is_known = build != UNKNOWN_BUILD
-    return is_known, tuple(int(each) for each in _NUMBER.findall(build)) if is_known else (), build
+def _rank(build: str) -> tuple[tuple[int, ...], str]:
+    """Order versions by their numbers."""
+    return tuple(int(each) for each in _NUMBER.findall(build)), build

@@ -1,7 +1,6 @@
 """Brokers that are up, and the election of their controller.
 
 - `broker_registration`: what a live broker says about itself, and its bytes.
-- `broker_versions`: build of a live broker, and its API versions.
 - `broker_registry`: registers this broker, and shows which are up.
 - `election`: elects one broker as the controller.
 """

@@ -3,7 +3,7 @@
 Leaves storing it in the metadata store, and reading all registrations, to `broker_registry.py`.
 
 Format: a msgpack array [1, broker id int, [[listener name str, host str, port int]], admin url str,
-rack str, is leaving bool].
+rack str, is leaving bool, build str, [[API name str, lowest version int, highest version int]]].
 
 Invariants: for any bytes, decoding returns a registration or raises MetadataFormatError.
 
@@ -28,8 +28,10 @@ from metadata.msgpack_fields import (
 from metadata.topics.topic import BROKER_ID_MAX
 
 _FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 6
+_FIELD_COUNT: Final = 8
 _LISTENER_FIELD_COUNT: Final = 3
+_API_FIELD_COUNT: Final = 3
+_API_VERSION_MAX: Final = 2**15 - 1
 _PORT_MAX: Final = 65_535
 
 
@@ -43,8 +45,18 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiVersions:
+    """Lowest and highest version of an API that a broker serves."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A live broker: its addresses, and whether it is about to leave and no longer wants to lead.
+    """A live broker: its addresses, its versions, and whether it is about to leave and no longer
+    wants to lead.
 
     `incarnation` names the broker's process. It is stored in the node around the registration, and
     is empty until it has been read from there.
@@ -55,6 +67,8 @@ class BrokerRegistration:
     admin_url: str = ""
     rack: str = ""
     is_leaving: bool = False
+    build: str = ""
+    apis: tuple[ApiVersions, ...] = ()
     incarnation: bytes = b""
 
     def listener(self, name: str) -> Listener | None:
@@ -65,6 +79,7 @@ class BrokerRegistration:
 def pack_broker(registration: BrokerRegistration) -> bytes:
     """Return the stored form, without the incarnation."""
     listeners: list[Packed] = [[each.name, each.host, each.port] for each in registration.listeners]
+    apis: list[Packed] = [[each.name, each.low, each.high] for each in registration.apis]
     what = f"the registration of broker {registration.broker_id}"
     return pack_checked(
         what,
@@ -75,6 +90,8 @@ def pack_broker(registration: BrokerRegistration) -> bytes:
             registration.admin_url,
             registration.rack,
             registration.is_leaving,
+            registration.build,
+            apis,
         ],
         partial(unpack_broker, what, incarnation=registration.incarnation),
     )
@@ -90,6 +107,8 @@ def unpack_broker(what: str, value: bytes, incarnation: bytes) -> BrokerRegistra
             admin_url=text_of(fields[3]),
             rack=text_of(fields[4]),
             is_leaving=bool_of(fields[5]),
+            build=text_of(fields[6]),
+            apis=tuple(_api_of(each) for each in array_of(fields[7])),
             incarnation=incarnation,
         )
     except FieldError as error:
@@ -101,3 +120,11 @@ def _listener_of(field: Packed) -> Listener:
     if len(fields) != _LISTENER_FIELD_COUNT:
         raise FieldError(f"a listener has {len(fields)} fields instead of 3")
     return Listener(text_of(fields[0]), text_of(fields[1]), int_of(fields[2], 1, _PORT_MAX))
+
+
+def _api_of(field: Packed) -> ApiVersions:
+    fields = array_of(field)
+    if len(fields) != _API_FIELD_COUNT:
+        raise FieldError(f"an API has {len(fields)} fields instead of {_API_FIELD_COUNT}")
+    low = int_of(fields[1], 0, _API_VERSION_MAX)
+    return ApiVersions(text_of(fields[0]), low, int_of(fields[2], low, _API_VERSION_MAX))

@@ -24,7 +24,6 @@ from metadata.errors import NodeNotFoundError
 from metadata.paths import (
     AUDITOR,
     BOOKIES,
-    BROKER_VERSIONS,
     BROKERS,
     CLIENTS,
     CONTROLLER,
@@ -46,7 +45,6 @@ LEFT_OUT: Final = (
     BOOKIES,
     CLIENTS,
     BROKERS,
-    BROKER_VERSIONS,
     CONTROLLER,
     IN_SYNC,
     REPAIR_KEY,

@@ -6,13 +6,13 @@ Leaves the order of versions to `quire.server_versions`.
 import argparse
 
 from ledger_client.cluster_access import Cluster, open_cluster
+from metadata.brokers.broker_registration import BrokerRegistration
 from metadata.brokers.broker_registry import BrokerDirectory
-from metadata.brokers.broker_versions import BrokerVersions, read_broker_versions
 from metadata.registry.registration import BookieRegistration
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Json, Output
 from quire.errors import ExitCode
-from quire.server_versions import UNKNOWN_BUILD, ServerVersion, oldest_build, upgrade_sentence
+from quire.server_versions import ServerVersion, oldest_build, upgrade_sentence
 
 API_SHOWN = "Fetch"
 """API whose versions a broker's line shows; `-o json` lists all."""
@@ -28,11 +28,11 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
         {**_row(server), "wire_versions": list(each.wire_versions)}
         for server, each in zip(servers, bookies, strict=True)
     ]
-    for broker_id, versions in brokers.items():
-        server = _of_broker(broker_id, versions)
-        apis = {} if versions is None else versions.apis
+    for broker in brokers:
+        server = _of_broker(broker)
         servers.append(server)
-        rows.append({**_row(server), "api_versions": {name: list(apis[name]) for name in apis}})
+        apis: dict[str, Json] = {each.name: [each.low, each.high] for each in broker.apis}
+        rows.append({**_row(server), "api_versions": apis})
     oldest = oldest_build(servers)
     sentence = upgrade_sentence(servers)
     if output.as_json:
@@ -47,26 +47,23 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE if is_complete else ExitCode.FINDINGS
 
 
-async def _brokers(cluster: Cluster) -> dict[int, BrokerVersions | None]:
+async def _brokers(cluster: Cluster) -> list[BrokerRegistration]:
     directory = BrokerDirectory(cluster.store, cluster.rng)
     await directory.start()
     try:
-        reported = await read_broker_versions(cluster.store)
-        return {each: reported.get(each) for each in sorted(directory.brokers)}
+        return [directory.brokers[each] for each in sorted(directory.brokers)]
     finally:
         await directory.aclose()
 
 
 def _of_bookie(each: BookieRegistration) -> ServerVersion:
     low, high = each.wire_versions
-    return ServerVersion("bookie", each.bookie_id, each.build or UNKNOWN_BUILD, f"{low}-{high}")
+    return ServerVersion("bookie", each.bookie_id, each.build, f"{low}-{high}")
 
 
-def _of_broker(broker_id: int, versions: BrokerVersions | None) -> ServerVersion:
-    if versions is None:
-        return ServerVersion("broker", str(broker_id), UNKNOWN_BUILD, "unknown")
-    low, high = versions.apis.get(API_SHOWN, (0, 0))
-    return ServerVersion("broker", str(broker_id), versions.build, f"{API_SHOWN} {low}-{high}")
+def _of_broker(each: BrokerRegistration) -> ServerVersion:
+    shown = [f"{api.name} {api.low}-{api.high}" for api in each.apis if api.name == API_SHOWN]
+    return ServerVersion("broker", str(each.broker_id), each.build, ", ".join(shown))
 
 
 def _row(server: ServerVersion) -> dict[str, Json]:

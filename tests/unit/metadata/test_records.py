@@ -24,11 +24,6 @@ from metadata.brokers.broker_registration import (
     pack_broker,
     unpack_broker,
 )
-from metadata.brokers.broker_versions import (
-    BrokerVersions,
-    pack_broker_versions,
-    unpack_broker_versions,
-)
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId, UpdateToken
 from metadata.ledgers.chain import (
@@ -181,11 +176,6 @@ RECORDS: Final[
         pack_broker,
         partial(unpack_broker, "a broker", incarnation=b""),
         (BrokerRegistration(1, (Listener("client", "host", 9092),)),),
-    ),
-    pack_broker_versions: (
-        pack_broker_versions,
-        named(unpack_broker_versions),
-        (BrokerVersions("1.0", {"Fetch": (0, 4)}),),
     ),
     pack_topic: (named(pack_topic), named(unpack_topic), (TOPIC,)),
     pack_partition: (

@@ -2,7 +2,6 @@
 
 from quire.server_versions import (
     NAMED_MAX,
-    UNKNOWN_BUILD,
     ServerVersion,
     oldest_build,
     upgrade_sentence,
@@ -30,11 +29,11 @@ def test_an_upgrade_that_is_under_way_names_the_servers_that_are_left() -> None:
     assert oldest_build(found) == "0.9.0", "numbers are compared, not texts"
 
 
-def test_servers_that_report_no_version_are_the_oldest() -> None:
-    found = servers("0.9.0", UNKNOWN_BUILD, "0.8.0")
-    assert oldest_build(found) == UNKNOWN_BUILD
+def test_servers_of_several_older_versions_are_named_with_theirs() -> None:
+    found = servers("0.9.0", "0.7.0", "0.8.0")
+    assert oldest_build(found) == "0.7.0"
     assert upgrade_sentence(found) == (
-        f"2 of 3 servers do not run 0.9.0 yet: bookie b ({UNKNOWN_BUILD}), bookie c (0.8.0)."
+        "2 of 3 servers do not run 0.9.0 yet: bookie b (0.7.0), bookie c (0.8.0)."
     )
 
 

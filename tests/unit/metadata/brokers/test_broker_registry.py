@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.brokers.broker_registration import pack_broker, unpack_broker
+from metadata.brokers.broker_registration import ApiVersions, pack_broker, unpack_broker
 from metadata.brokers.broker_registry import (
     BrokerDirectory,
     BrokerRegistrar,
@@ -28,6 +28,13 @@ from tests.until import until
 FIRST = BrokerRegistration(1, (Listener("PLAINTEXT", "host-a", 9092),), "http://host-a:1", "r1")
 SECOND = BrokerRegistration(2, (Listener("PLAINTEXT", "host-b", 9092),))
 
+versions = st.integers(0, 2**15 - 1)
+
+
+def api_of(name: str, one: int, other: int) -> ApiVersions:
+    return ApiVersions(name, min(one, other), max(one, other))
+
+
 registrations = st.builds(
     BrokerRegistration,
     broker_id=st.integers(0, BROKER_ID_MAX),
@@ -38,6 +45,10 @@ registrations = st.builds(
     admin_url=st.text(max_size=9),
     rack=st.text(max_size=9),
     is_leaving=st.booleans(),
+    build=st.text(max_size=9),
+    apis=st.lists(st.builds(api_of, st.text(max_size=9), versions, versions), max_size=3).map(
+        tuple
+    ),
     incarnation=st.binary(max_size=16),
 )
 
@@ -85,12 +96,28 @@ GOOD_LISTENER = ["PLAINTEXT", "host-a", 9092]
 def test_a_field_out_of_range_is_a_format_error(
     broker_id: int, listeners: object, *, is_good: bool
 ) -> None:
-    value = msgpack.packb([1, broker_id, listeners, "", "", False])
+    value = msgpack.packb([1, broker_id, listeners, "", "", False, "", []])
     if is_good:
         assert unpack_broker("/a", value, b"").broker_id == broker_id
     else:
         with pytest.raises(MetadataFormatError, match="/a"):
             unpack_broker("/a", value, b"")
+
+
+def test_the_fields_in_their_order() -> None:
+    registration = replace(FIRST, build="0.9.0", apis=(ApiVersions("Fetch", 4, 16),))
+    assert msgpack.unpackb(pack_broker(registration)) == [
+        *(1, 1, [["PLAINTEXT", "host-a", 9092]], "http://host-a:1", "r1", False),
+        *("0.9.0", [["Fetch", 4, 16]]),
+    ]
+
+
+@pytest.mark.parametrize("api", [["Fetch", 4], ["Fetch", 5, 4], ["Fetch", 0, 2**15], [1, 4, 5]])
+def test_other_versions_are_a_format_error(api: list[object]) -> None:
+    fields = msgpack.unpackb(pack_broker(FIRST))
+    fields[7] = [api]
+    with pytest.raises(MetadataFormatError, match="/a"):
+        unpack_broker("/a", msgpack.packb(fields), b"")
 
 
 def test_listeners_are_found_by_name() -> None:

@@ -50,7 +50,6 @@ FUNCTIONS = {
     "partition_path": (paths.partition_path(KEY), paths.PARTITIONS),
     "partition_chunk_path": (paths.partition_chunk_path(KEY, 5), paths.PARTITIONS),
     "broker_path": (paths.broker_path(1), paths.BROKERS),
-    "broker_versions_path": (paths.broker_versions_path(1), paths.BROKER_VERSIONS),
     "replica_path": (paths.replica_path(B), paths.REPLICAS),
     "in_sync_path": (paths.in_sync_path(1), paths.IN_SYNC),
     "lifecycle_path": (paths.lifecycle_path(B), paths.LIFECYCLES),

@@ -1,24 +1,24 @@
 """`quire cluster version` in a cluster with servers of several versions."""
 
-from metadata.brokers.broker_registration import BrokerRegistration, Listener, pack_broker
-from metadata.brokers.broker_versions import BrokerVersions, pack_broker_versions
-from metadata.paths import broker_path, broker_versions_path
+from metadata.brokers.broker_registration import (
+    ApiVersions,
+    BrokerRegistration,
+    Listener,
+    pack_broker,
+)
+from metadata.paths import broker_path
 from metadata.store.ephemeral import HeldNode, pack_held
 from quire.cli.cluster import parser
 from quire.errors import ExitCode
-from quire.server_versions import UNKNOWN_BUILD
 from tests.support.quire.memory_cluster import MemoryCluster
 
 
-async def add_broker(cluster: MemoryCluster, broker_id: int, build: str | None) -> None:
-    """Register a broker; without a build, one of a release that reported none."""
-    registration = BrokerRegistration(broker_id, (Listener("A", "host", 9092),))
+async def add_broker(cluster: MemoryCluster, broker_id: int, build: str) -> None:
+    registration = BrokerRegistration(
+        broker_id, (Listener("A", "host", 9092),), build=build, apis=(ApiVersions("Fetch", 4, 16),)
+    )
     held = pack_held(HeldNode(bytes(16), 1, pack_broker(registration)))
     await cluster.store.create(broker_path(broker_id), held)
-    if build is not None:
-        versions = pack_broker_versions(BrokerVersions(build, {"Fetch": (4, 16)}))
-        path = broker_versions_path(broker_id)
-        await cluster.store.create(path, pack_held(HeldNode(bytes(16), 1, versions)))
 
 
 async def test_servers_of_several_versions(memory_cluster: MemoryCluster) -> None:
@@ -37,10 +37,10 @@ async def test_servers_of_several_versions(memory_cluster: MemoryCluster) -> Non
         "wire_versions": [1, 1],
     }
     assert row["servers"][2]["api_versions"] == {"Fetch": [4, 16]}
-    await add_broker(cluster, 2, None)
+    await add_broker(cluster, 2, "0.8.0")
     code, row = await cluster.run(parser(), "version", "-o", "json")
-    assert (code, row["oldest"]) == (ExitCode.FINDINGS, UNKNOWN_BUILD)
-    assert row["state"] == f"1 of 4 servers still runs {UNKNOWN_BUILD}: broker 2."
+    assert (code, row["oldest"]) == (ExitCode.FINDINGS, "0.8.0")
+    assert row["state"] == "1 of 4 servers still runs 0.8.0: broker 2."
     _, text = await cluster.text(parser(), "version")
     assert "broker  1   0.9.0" in text
     assert "Fetch 4-16" in text
