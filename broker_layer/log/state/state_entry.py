@@ -31,7 +31,7 @@ The array contains integers, nil and arrays:
     6  aborted transactions, by marker: [producer id, first offset, last offset, last stable
        offset, ...]
     7  leader epochs: [epoch, start offset, ...]
-    8  older aborted transactions: [ledger id, entry id, end offset]; left out if there are none
+    8  older aborted transactions: [ledger id, entry id, end offset], or nil
 
 Aborted transactions with markers below that end offset are in that state entry, and in those that
 it refers to in the same way. So a log may have any number of them.
@@ -64,7 +64,7 @@ from broker_layer.log.state.producer_state import (
     ProducerState,
     RecentBatch,
 )
-from broker_layer.log.state.transaction_index import AbortedTransaction
+from broker_layer.log.state.transaction_index import ABORTED_MAX, AbortedTransaction
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, EntryId, LedgerId
 from metadata.msgpack_fields import FieldError, Packed, array_of, int_of
 from metadata.topics.partition import EpochStart
@@ -74,9 +74,11 @@ FORMAT_VERSION: Final = 1
 _MARK: Final = 255
 _MARK_AT: Final = 16
 _HEADER: Final = struct.Struct(">12sIBB")
-_FIELD_COUNTS: Final = (8, 9)
-_ITEMS_MAX: Final = 400_000
-"""Earlier releases wrote up to 100,000 aborted transactions, of four numbers each."""
+_FIELD_COUNT: Final = 9
+_ITEMS_MAX: Final = 2 * 4 * ABORTED_MAX
+"""Maximum number of items of an array: four of each aborted transaction. Some more than ABORTED_MAX
+may be there before the entry that is due then is written.
+"""
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
 _INT32_MAX: Final = 2**31 - 1
@@ -163,7 +165,7 @@ class StateEntry:
 
     def encode(self) -> bytes:
         """Encode the entry."""
-        place = self.previous
+        place, older = self.previous, self.older
         fields: list[Packed] = [
             self.next_offset,
             None if place is None else [place.ledger_id, place.entry_id],
@@ -176,10 +178,10 @@ class StateEntry:
                 for a in self.aborted
             ),
             _flat((start.epoch, start.start_offset) for start in self.epochs.starts),
+            None
+            if older is None
+            else [older.place.ledger_id, older.place.entry_id, older.end_offset],
         ]
-        older = self.older
-        if older is not None:
-            fields.append([older.place.ledger_id, older.place.entry_id, older.end_offset])
         body = bytes([_MARK, FORMAT_VERSION]) + msgpack.packb(fields)
         return MAGIC + crc32c(body).to_bytes(4, "big") + body
 
@@ -212,7 +214,7 @@ class StateEntry:
                     for row in _rows(fields[6], 4)
                 ),
                 epochs=_epochs_of(fields[7]),
-                older=_older_of(fields[8]) if len(fields) > _FIELD_COUNTS[0] else None,
+                older=_older_of(fields[8]),
             )
         except FieldError as error:
             raise StateEntryError(str(error)) from error
@@ -235,8 +237,8 @@ def _unpacked(data: memoryview) -> list[Packed]:
         fields = msgpack.unpackb(data[_HEADER.size :], max_array_len=_ITEMS_MAX)
     except (ValueError, OverflowError, TypeError, msgpack.UnpackException) as error:
         raise StateEntryError(f"it is not msgpack ({error})") from error
-    if not isinstance(fields, list) or len(fields) not in _FIELD_COUNTS:
-        raise StateEntryError(f"it is not an array of {_FIELD_COUNTS[0]} fields, or one more")
+    if not isinstance(fields, list) or len(fields) != _FIELD_COUNT:
+        raise StateEntryError(f"it is not an array of {_FIELD_COUNT} fields")
     return fields
 
 
@@ -266,7 +268,9 @@ def _place_of(field: Packed) -> EntryPlace | None:
     return EntryPlace(ledger_id, EntryId(int_of(fields[1], 0, ENTRY_ID_MAX)))
 
 
-def _older_of(field: Packed) -> OlderAborted:
+def _older_of(field: Packed) -> OlderAborted | None:
+    if field is None:
+        return None
     fields = array_of(field)
     if len(fields) != 3:  # noqa: PLR2004 - as the format says
         raise FieldError(f"the place of older transactions has {len(fields)} fields instead of 3")
