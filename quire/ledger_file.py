@@ -73,12 +73,10 @@ class FileHeader:
     ack_quorum: int
     digest: str
     custom_metadata: dict[str, str | bytes]
-    in_sync: InSyncHeader | None = None
-    """Fields of a ledger in in-sync mode; otherwise the file has no such field."""
-    encryption: EncryptionHeader | None = None
-    """Fields of an encrypted ledger; otherwise the file has no such field, and releases that do not
-    know it refuse the file.
-    """
+    in_sync: InSyncHeader | None
+    """Fields of a ledger in in-sync mode."""
+    encryption: EncryptionHeader | None
+    """Fields of an encrypted ledger."""
 
 
 class LedgerFileWriter:
@@ -90,8 +88,7 @@ class LedgerFileWriter:
         self.entry_count = 0
         self.payload_bytes = 0
         self._write(FILE_MAGIC)
-        fields = {name: value for name, value in asdict(header).items() if value is not None}
-        self._block(b"H", msgpack.packb(fields))
+        self._block(b"H", msgpack.packb(asdict(header)))
 
     def add(self, payloads: Sequence[bytes]) -> None:
         """Write the next entries; at least one."""

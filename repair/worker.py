@@ -65,9 +65,7 @@ leave room for others.
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks at the published jobs, should a watch event be lost."""
 BLOCKED_AGAIN_S: Final = 300.0
-"""Time after which a blocked job is read again, should the change that queues it be missed, or an
-older release queue it.
-"""
+"""Time after which a blocked job is read again, should the change that queues it be missed."""
 AGAIN_S: Final = 5.0
 """Pause after a failure that is a defect."""
 RETRY_S: Final = (2.0, 60.0)

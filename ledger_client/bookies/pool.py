@@ -180,9 +180,7 @@ class BookiePool:
     async def read_rights(
         self, bookie_id: BookieId, request: ReadRights, *, timeout_s: float
     ) -> RightsReply:
-        """Request this client's rights on a ledger. Raises BookieCallError; a bookie of an older
-        release refuses the request.
-        """
+        """Request this client's rights on a ledger. Raises BookieCallError."""
         return await self._call(bookie_id, request, RightsReply, request.ledger_id, timeout_s)
 
     async def ping(self, bookie_id: BookieId, *, timeout_s: float) -> Pong:

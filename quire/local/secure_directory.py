@@ -154,7 +154,7 @@ class SecureDirectory:
         return made
 
     def _has_keystore(self, name: str) -> bool:
-        """Return whether the files for Java exist; directories of older releases have none."""
+        """Return whether the files for Java exist; a call that was interrupted left none."""
         return Path(self.certificate_properties_file(name)).exists()
 
     def _fill_login(self, name: str) -> None:

@@ -2,8 +2,8 @@
 
 Leaves what follows from it to `copy_shares`, and measuring to the bookies.
 
-Invariant: each bookie is asked once per look, for at most PING_S_MAX. One that does not answer, or
-whose release does not say, counts as one without appends.
+Invariant: each bookie is asked once per look, for at most PING_S_MAX. One that does not answer
+counts as one without appends.
 
 Source: protocol rule 9.3; docs/repair.md, "Limits".
 """

@@ -56,7 +56,9 @@ from tests.fuzz.wire_targets import HOSTILE_MSGPACK
 from tests.support.metadata.samples import A, B, C, D, open_ledger
 
 Value = TypeVar("Value")
-EXPORT_HEADER: Final = FileHeader(7, "closed", 3, 3, 2, "crc32c", {"app": "orders", "key": b"\xff"})
+EXPORT_HEADER: Final = FileHeader(
+    *(7, "closed", 3, 3, 2, "crc32c"), {"app": "orders", "key": b"\xff"}, None, None
+)
 QUOTED: Final = entity_of([("user", "alice"), ("client-id", None)])
 _INT64_MAX: Final = 2**63 - 1
 

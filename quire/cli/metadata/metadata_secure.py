@@ -26,7 +26,7 @@ CHANGES_SHOWN_MAX: Final = 1_000
 COLUMNS: Final = ("path", "what")
 UNSETTLED: Final = (
     "nodes without these rights are still created: restart servers and clients that do not log in, "
-    "or that are of an older release, then run this again"
+    "then run this again"
 )
 
 
