@@ -27,6 +27,7 @@ from tests.supply_chain.lock_file import parse_lock
 
 HEALTH = DEPLOY / "docker" / "health.py"
 USER = "10001:10001"
+IMAGES = ("quire", "quire-zookeeper")
 
 
 class NoMetrics(Collector):
@@ -47,6 +48,13 @@ def test_the_server_has_no_rights_of_root_and_stops_in_order() -> None:
     assert "org.opencontainers.image.licenses=" in found["LABEL"]
     targets = [each.stage for each in instructions() if each.name == "HEALTHCHECK"]
     assert targets == ["zookeeper", "quire"], "each image, and `quire` is the last one"
+
+
+def test_the_image_the_chart_and_the_compose_file_have_the_version_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nARG VERSION={version}\n" in FILE.read_text()
+    assert f"\nappVersion: {version}\n" in (DEPLOY / "helm" / "quire" / "Chart.yaml").read_text()
+    assert (DEPLOY / "compose" / "compose.yaml").read_text().count(f":{version}}}") == len(IMAGES)
 
 
 def test_the_context_has_what_the_wheel_needs() -> None:
