@@ -98,6 +98,11 @@ def test_the_fields_in_their_order() -> None:
     assert fields == [1, A, bytes(range(16)), 1_700_000_000_000, 2, b"hash", 4]
 
 
+def test_the_count_of_starts_goes_on_in_a_new_node() -> None:
+    restored = COOKIE.counted_at(7, Version(2))
+    assert (restored.starts_before, restored.starts_at(Version(4))) == (5, 9)
+
+
 LARGEST = 2**63 - 1
 
 

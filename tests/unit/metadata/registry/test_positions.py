@@ -1,5 +1,7 @@
 """Positions of the bookies' logs: stored form, and changes by compare-and-set (rules 1.2, 2.6)."""
 
+from dataclasses import replace
+
 import msgpack
 import pytest
 
@@ -22,7 +24,7 @@ FIRST = PositionRecord(b"i" * 16, 0, files=("f1", "f2"), lock="lock")
 SECOND = PositionRecord(b"j" * 16, 2**40, files=(), lock="", stopped_ms=1_700_000_000_000)
 
 
-@pytest.mark.parametrize("record", [FIRST, SECOND])
+@pytest.mark.parametrize("record", [FIRST, SECOND, replace(SECOND, stopped_ms=0)])
 def test_a_position_round_trips(record: PositionRecord) -> None:
     assert unpack_position("/a", pack_position(A, record)) == record
 
@@ -53,6 +55,7 @@ def test_the_fields_in_their_order() -> None:
     assert fields == [1, b"i" * 16, 0, ["f1", "f2"], "lock", None]
     stopped = msgpack.unpackb(pack_position(A, SECOND))
     assert stopped == [1, b"j" * 16, 2**40, [], "", 1_700_000_000_000]
+    assert (FIRST.is_orderly, SECOND.is_orderly) == (False, True)
 
 
 async def test_a_position_is_written_only_over_the_version_that_was_read(
