@@ -162,7 +162,8 @@ class ServerContext(ConnectionContext):
             known & hello.features,
             self.limits.frame_bytes_max,
             self.limits.entry_bytes_max,
-            "",
+            reason="",
+            principal="",
         )
 
     async def follow_grants(self) -> None:

@@ -77,7 +77,7 @@ class HelloReply:
     frame_bytes_max: int
     entry_bytes_max: int
     reason: str
-    principal: str = ""
+    principal: str
     """Principal of the client (rule 12.1); empty if it proved none, if its login is due, or if the
     bookie has no authorizer.
     """
@@ -278,7 +278,7 @@ class Pong:
     """Answer to Ping, which says whether writers should use the bookie."""
 
     writable: bool
-    append_p99_us: int = 0
+    append_p99_us: int
     """99 of 100 adds of the last seconds took at most this time, in microseconds: from their
     arrival to their answer, without those of recovery and repair. 0: there were none.
     """

@@ -165,7 +165,7 @@ class _Talk:
         await self._check_ends(connection, transport)
 
     def _greeting(self) -> bytes:
-        reply = HelloReply(Status.OK, BOOKIE, 1, 0, FRAME_BYTES_MAX, 2**23, "")
+        reply = HelloReply(Status.OK, BOOKIE, 1, 0, FRAME_BYTES_MAX, 2**23, "", "")
         frame = RawFrame(FrameKind.REPLY, 1, encode_message(reply))
         self.frame_count += 1
         if self._given is not None or self._rng.random() < 0.9:
@@ -236,7 +236,7 @@ class _Talk:
                 FrameKind.REPLY,
                 EntryRanges(Status.OK, ranges, complete=True),
             ),
-            (Ping(), Pong, FrameKind.REPLY, Pong(writable=True)),
+            (Ping(), Pong, FrameKind.REPLY, Pong(writable=True, append_p99_us=0)),
             (Ping(), Pong, FrameKind.REPLY, Refused(Status.CLOSING, "closing")),
         )
         request, expects, kind, answer = calls[int(rng.random() * len(calls))]

@@ -87,17 +87,17 @@ REQUESTS: Final[tuple[Request, ...]] = (
     ContinueLogin(b"c=biws,r=abcdef,p=AAAA"),
 )
 REPLIES: Final[tuple[Reply, ...]] = (
-    HelloReply(Status.OK, "bookie-a", 1, 0, FRAME_BYTES_MAX, 2**23, ""),
+    HelloReply(Status.OK, "bookie-a", 1, 0, FRAME_BYTES_MAX, 2**23, "", ""),
     HelloReply(Status.OK, "bookie-a", 1, 0, FRAME_BYTES_MAX, 2**23, "", "User:CN=a,O=b"),
     RightsReply(15),
     LoginReply(b"v=AAAA", complete=True, principal="User:a"),
-    HelloReply(Status.WRONG_BOOKIE, "bookie-b", 1, 0, FRAME_BYTES_MAX, 2**23, "look it up"),
+    HelloReply(Status.WRONG_BOOKIE, "bookie-b", 1, 0, FRAME_BYTES_MAX, 2**23, "look it up", ""),
     LacReply(Status.OK, EntryId(7), EntryId(9), fenced=True),
     EntryRanges(Status.OK, ((0, 9), (12, 12), (20, ENTRY_ID_MAX)), complete=False),
     EntryRanges(Status.OK, tuple((10 * i, 10 * i + 5) for i in range(200)), complete=True),
     AccessReply(Status.OK, bytes(range(32))),
     AccessReply(Status.NO_SUCH_LEDGER, b""),
-    Pong(writable=True),
+    Pong(writable=True, append_p99_us=0),
     Refused(Status.BAD_REQUEST, "why"),
 )
 

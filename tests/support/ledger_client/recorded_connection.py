@@ -53,7 +53,7 @@ def opened(recorder: Recorder, add_timeout_s: float = 5.0) -> BookieConnection:
         on_latency=lambda *_: None,
     )
     connection.connection_made(recorder)
-    body = encode_message(HelloReply(Status.OK, bookie_id, 1, 0, 2**24, 2**23, ""))
+    body = encode_message(HelloReply(Status.OK, bookie_id, 1, 0, 2**24, 2**23, "", ""))
     receive(connection, FrameKind.REPLY, 1, body)
     assert connection.is_open
     connection.is_welcome = True

@@ -115,7 +115,7 @@ class ScriptedBookie:
             case ListEntries():
                 return EntryRanges(Status.OK, ((0, 7),), complete=True)
             case Ping():
-                return Pong(writable=True)
+                return Pong(writable=True, append_p99_us=0)
             case ReadEntries() | WaitLac():
                 nothing = encode_entries(Status.NO_SUCH_ENTRY, EntryId(5), EntryId(8), [])
                 return b"".join(nothing)

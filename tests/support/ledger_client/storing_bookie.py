@@ -107,7 +107,7 @@ class StoringBookie(ScriptedBookie):
             case ReadRights() | ReadAccess() | FenceWithoutKey() | BeginLogin() | ContinueLogin():
                 return self._rights(request)
             case Ping():
-                return Pong(writable=True)
+                return Pong(writable=True, append_p99_us=0)
             case ListEntries(ledger_id):
                 ledger = self.ledgers.get(ledger_id)
                 if ledger is None:

@@ -58,7 +58,7 @@ class WriterBookies(Bookies):
     async def ping(self, bookie_id: BookieId, *, timeout_s: float) -> Pong:
         self.pings.append((asyncio.get_running_loop().time(), bookie_id))
         await self._reach(bookie_id, timeout_s)
-        return Pong(writable=True)
+        return Pong(writable=True, append_p99_us=0)
 
     def unanswered_bytes(self, _bookie_id: BookieId) -> int:
         return 0

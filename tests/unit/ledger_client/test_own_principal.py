@@ -69,11 +69,12 @@ async def test_without_an_answer_no_ledger_is_created(cluster: TestCluster) -> N
 
 async def test_a_client_that_bookies_refuse_creates_no_ledger(cluster: TestCluster) -> None:
     await name_owners(cluster, ALICE)
-    refusal = HelloReply(Status.UNAUTHORIZED, "", 0, 0, 0, 0, "this bookie needs a login: write")
+    why = "this bookie needs a login: write"
+    refusal = HelloReply(Status.UNAUTHORIZED, "", 0, 0, 0, 0, why, "")
     for bookie in cluster.bookies:
         bookie.hello = lambda _: refusal
     client = cluster.client()
-    with pytest.raises(UnauthorizedError, match="this bookie needs a login: write") as refused:
+    with pytest.raises(UnauthorizedError, match=why) as refused:
         await client.create_ledger(THREE)
     assert not refused.value.retriable
     assert [each async for each in client.list_ledgers()] == []

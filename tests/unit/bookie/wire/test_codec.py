@@ -55,7 +55,9 @@ requests = st.one_of(
     st.builds(m.ContinueLogin, st.binary(max_size=99)),
 )
 replies = st.one_of(
-    st.builds(m.HelloReply, statuses, texts, u32s, st.integers(0, 2**64 - 1), u32s, u32s, texts),
+    st.builds(
+        m.HelloReply, statuses, texts, u32s, st.integers(0, 2**64 - 1), u32s, u32s, texts, texts
+    ),
     st.builds(m.LacReply, statuses, lacs, lacs, st.booleans()),
     st.builds(
         m.EntryRanges, statuses, st.lists(entry_ids, max_size=20).map(_ascending), st.booleans()

@@ -266,7 +266,7 @@ async def test_a_silent_login_is_not_tested_with_a_ping(
 # -- messages alone
 
 Ask = Callable[[BeginLogin | ContinueLogin], Awaitable[LoginReply]]
-ACCEPTED = HelloReply(Status.OK, "b", 1, LOGIN_DUE, 1_000, 1_000, "")
+ACCEPTED = HelloReply(Status.OK, "b", 1, LOGIN_DUE, 1_000, 1_000, "", "")
 
 
 async def reason(access: SaslAccess, ask: Ask) -> BookieCallError:

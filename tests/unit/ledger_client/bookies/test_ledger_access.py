@@ -110,7 +110,7 @@ async def test_a_refused_hello(
     setting: Setting, bookie: ScriptedBookie, other: ScriptedBookie
 ) -> None:
     why = "not the key of repair"
-    bookie.hello = lambda _: HelloReply(Status.UNAUTHORIZED, bookie.id, 1, 0, 0, 0, why)
+    bookie.hello = lambda _: HelloReply(Status.UNAUTHORIZED, bookie.id, 1, 0, 0, 0, why, "")
     script(other, NO_LEDGER)
     with pytest.raises(UnauthorizedError, match=why):
         await find(setting, bookie, other)

@@ -86,7 +86,7 @@ async def test_another_bookie_permanently_at_the_address(
 
 @pytest.mark.parametrize("status", [Status.UNAUTHORIZED, Status.UNSUPPORTED_VERSION])
 async def test_a_refused_hello(bookie: ScriptedBookie, setting: Setting, status: Status) -> None:
-    bookie.hello = lambda _: HelloReply(status, "", 0, 0, 0, 0, "go away")
+    bookie.hello = lambda _: HelloReply(status, "", 0, 0, 0, 0, "go away", "")
     with pytest.raises(BookieCallError, match="go away") as caught:
         await setting.pool.ping(bookie.id, timeout_s=5)
     assert caught.value.failure is CallFailure.REFUSED
@@ -99,7 +99,7 @@ async def test_a_refused_hello(bookie: ScriptedBookie, setting: Setting, status:
 async def test_an_impossible_hello(
     bookie: ScriptedBookie, setting: Setting, bookie_id: str, wire_version: int
 ) -> None:
-    bookie.hello = lambda _: HelloReply(Status.OK, bookie_id, wire_version, 0, 1000, 1000, "")
+    bookie.hello = lambda _: HelloReply(Status.OK, bookie_id, wire_version, 0, 1000, 1000, "", "")
     with pytest.raises(BookieCallError) as caught:
         await setting.pool.ping(bookie.id, timeout_s=5)
     assert caught.value.failure is CallFailure.PROTOCOL
@@ -114,8 +114,8 @@ async def test_a_bookie_that_never_says_hello(bookie: ScriptedBookie, setting: S
 
 ANSWERS_OF_ANOTHER_FORM: list[Reply | bytes] = [
     EntryRanges(Status.OK, (), complete=True),
-    Pong(writable=True),
-    HelloReply(Status.OK, "bookie-a", WIRE_VERSION, 0, 1000, 1000, ""),
+    Pong(writable=True, append_p99_us=0),
+    HelloReply(Status.OK, "bookie-a", WIRE_VERSION, 0, 1000, 1000, "", ""),
     bytes(24),
     b"short",
 ]
@@ -185,7 +185,7 @@ async def test_cancelling_one_caller_does_not_cancel_the_attempt(
     second = asyncio.create_task(setting.pool.ping(bookie.id, timeout_s=5))
     await asyncio.sleep(0)
     first.cancel()
-    assert await second == Pong(writable=True)
+    assert await second == Pong(writable=True, append_p99_us=0)
     assert first.cancelled()
     assert bookie.connection_count == 1
 

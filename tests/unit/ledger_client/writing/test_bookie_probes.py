@@ -32,7 +32,7 @@ class Bookies:
         await asyncio.sleep(0.01)
         if bookie_id not in self.up:
             raise BookieCallError(bookie_id, "it is down", failure=CallFailure.REFUSED)
-        return Pong(writable=self.up[bookie_id])
+        return Pong(writable=self.up[bookie_id], append_p99_us=0)
 
     def unanswered_bytes(self, bookie_id: BookieId) -> int:
         return self.unanswered
