@@ -13,13 +13,13 @@ Format: a msgpack array; index 0 is the format version (1), index 1 the kind:
     6     ClassicImage       group id, generation, protocol type, protocol name or nil, leader or
                              nil, state changed ms, [member]
     7     GroupRemoved       group id
+    8     ConsumerGroupChanged  group id, [change], of a group of KIP-848
 
     offset   [topic, partition, offset, leader epoch, metadata, committed ms, expires ms, topic id,
              order]
+    change   see `consumer_records`
     member   [member id, instance id or nil, client id, client host, session timeout ms, rebalance
              timeout ms, [[protocol, metadata]], assignment]
-
-Kinds of 16 and more are those of KIP-848 groups (`consumer_records`).
 
 Invariants: a record states the result of a change, so replaying it and all later ones again changes
 nothing. Decoding any bytes returns a record or raises GroupRecordError. A newer version is refused.
@@ -35,16 +35,10 @@ import msgpack
 from broker_layer.groups.consumer.consumer_records import (
     GroupRecordError,
     Packed,
-    pack_consumer_record,
-    unpack_consumer_record,
+    pack_change,
+    unpack_change,
 )
-from broker_layer.groups.consumer.consumer_values import (
-    ConsumerGroupChanged,
-    ConsumerGroupImage,
-    ConsumerRecord,
-    MemberRemoved,
-    MemberStored,
-)
+from broker_layer.groups.consumer.consumer_values import ConsumerGroupChanged
 from broker_layer.groups.offsets.offset_table import CommittedOffset, OffsetPlace, PlacedOffset
 from broker_layer.groups.values import ClassicImage, MemberImage
 
@@ -128,7 +122,7 @@ GroupRecord = (
     | ProducerSeen
     | ClassicImage
     | GroupRemoved
-    | ConsumerRecord
+    | ConsumerGroupChanged
 )
 
 
@@ -205,8 +199,8 @@ def _fields(record: GroupRecord) -> list[Packed]:
             ]
         case GroupRemoved(group_id):
             return [7, group_id]
-        case ConsumerGroupImage() | MemberStored() | MemberRemoved() | ConsumerGroupChanged():
-            return pack_consumer_record(record)
+        case ConsumerGroupChanged(group_id, changes):
+            return [8, group_id, [pack_change(each) for each in changes]]
 
 
 def _packed_offsets(offsets: tuple[PlacedOffset, ...]) -> list[Packed]:
@@ -242,8 +236,10 @@ def _record(kind: int, fields: list[Packed]) -> GroupRecord:
             return _classic(fields)
         case 7, [str(group_id)]:
             return GroupRemoved(group_id)
+        case 8, [str(group_id), [*changes]]:
+            return ConsumerGroupChanged(group_id, tuple(map(unpack_change, changes)))
         case _:
-            return unpack_consumer_record(kind, fields)
+            raise GroupRecordError(f"kind {kind} with {len(fields)} fields")
 
 
 def _classic(fields: list[Packed]) -> ClassicImage:

@@ -11,13 +11,7 @@ from collections.abc import Iterator
 from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.consumer.consumer_group import ConsumerGroup
-from broker_layer.groups.consumer.consumer_values import (
-    ConsumerGroupChanged,
-    ConsumerGroupImage,
-    ConsumerRecord,
-    MemberRemoved,
-    MemberStored,
-)
+from broker_layer.groups.consumer.consumer_values import ConsumerGroupChanged
 from broker_layer.groups.offsets.offset_table import OffsetTable, PlacedOffset
 from broker_layer.groups.records import (
     GroupRecord,
@@ -55,7 +49,7 @@ class GroupShard:
     def load(self, data: bytes) -> None:
         """Apply one record of the log. Raises GroupRecordError."""
         record = decode(data)
-        if isinstance(record, ConsumerRecord):
+        if isinstance(record, ConsumerGroupChanged):
             self.consumer_or_new(record.group_id)
         self.apply(record)
 
@@ -65,8 +59,8 @@ class GroupShard:
         Groups of KIP-848 change before they are stored, so this only records that the log has them.
         """
         match record:
-            case ConsumerGroupImage() | MemberStored() | MemberRemoved() | ConsumerGroupChanged():
-                self.consumers[record.group_id].note_stored(record)
+            case ConsumerGroupChanged(group_id):
+                self.consumers[group_id].note_stored(record)
             case OffsetsCommitted(group_id, offsets):
                 self.offsets.commit(group_id, offsets)
             case OffsetsRemoved(group_id, places):

@@ -25,7 +25,6 @@ from broker_layer.groups.consumer.consumer_values import (
     ConsumerGroupChanged,
     ConsumerGroupImage,
     ConsumerMember,
-    ConsumerRecord,
     HeartbeatRequested,
     HeartbeatResult,
     MemberRemoved,
@@ -73,7 +72,7 @@ class ConsumerGroup:
 
         The session of each member without one begins now.
         """
-        image = self._stored_image or ConsumerGroupImage(self.group_id, 0, 0, b"")
+        image = self._stored_image or ConsumerGroupImage(0, 0, b"")
         self.epoch, self.assignment_epoch = image.epoch, image.assignment_epoch
         self._digest, self._are_topics_new = image.topics_digest, True
         self._owners.clear()
@@ -90,46 +89,43 @@ class ConsumerGroup:
             self._sessions.setdefault(member.member_id, session_ends_ms)
             self._watch_revocation(member, now_ms)
 
-    def changed_records(self) -> list[ConsumerRecord]:
+    def changed_records(self) -> list[ConsumerGroupChanged]:
         """Return what brings the log up to date with memory: at most one record."""
         if self._stored_image is None and not self.members:
             return []  # no member ever joined
         removed = [each for each in self._stored if each not in self.members]
-        changes: list[ConsumerChange] = [MemberRemoved(self.group_id, each) for each in removed]
+        changes: list[ConsumerChange] = [MemberRemoved(each) for each in removed]
         changes += [
-            MemberStored(self.group_id, member)
+            MemberStored(member)
             for member in self.members.values()
             if self._stored.get(member.member_id) != member
         ]
         image = self.image()
         if image != self._stored_image:
             changes.append(image)
-        is_one = len(changes) <= 1
-        return [*changes] if is_one else [ConsumerGroupChanged(self.group_id, tuple(changes))]
+        return [ConsumerGroupChanged(self.group_id, tuple(changes))] if changes else []
 
-    def note_stored(self, record: ConsumerRecord) -> None:
+    def note_stored(self, record: ConsumerGroupChanged) -> None:
         """Record that the log has a record."""
-        match record:
-            case ConsumerGroupChanged(_, changes):
-                for each in changes:
-                    self.note_stored(each)
-            case ConsumerGroupImage():
-                self._stored_image = record
-            case MemberStored(_, member):
-                self._stored[member.member_id] = member
-            case MemberRemoved(_, member_id):
-                self._stored.pop(member_id, None)
+        for change in record.changes:
+            match change:
+                case ConsumerGroupImage():
+                    self._stored_image = change
+                case MemberStored(member):
+                    self._stored[member.member_id] = member
+                case MemberRemoved(member_id):
+                    self._stored.pop(member_id, None)
 
-    def stored_records(self) -> Iterator[ConsumerRecord]:
-        """Yield the records of the group's stored form, for a snapshot."""
+    def stored_records(self) -> Iterator[ConsumerGroupChanged]:
+        """Yield the records of the group's stored form, for a snapshot: one for each member."""
         if self._stored_image is not None:
-            yield self._stored_image
+            yield ConsumerGroupChanged(self.group_id, (self._stored_image,))
             for member in self._stored.values():
-                yield MemberStored(self.group_id, member)
+                yield ConsumerGroupChanged(self.group_id, (MemberStored(member),))
 
     def image(self) -> ConsumerGroupImage:
         """Return the stored form of the group, without its members."""
-        return ConsumerGroupImage(self.group_id, self.epoch, self.assignment_epoch, self._digest)
+        return ConsumerGroupImage(self.epoch, self.assignment_epoch, self._digest)
 
     # ---- heartbeats ----------------------------------------------------------------------------
 

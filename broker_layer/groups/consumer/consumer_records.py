@@ -1,28 +1,25 @@
-"""Records of KIP-848 groups, as fields of the arrays that `records` packs.
+"""Changes of a KIP-848 group, as fields of the array that `records` packs.
 
-Leaves versions and all other kinds to `records`.
+Leaves the record of a group, which has changes that belong together, to `records`.
 
-Format, from index 1 on:
+Format of a change:
 
-    kind  record              fields
-    16    ConsumerGroupImage  group id, epoch, assignment epoch, topics digest
-    17    MemberStored        group id, member id, instance id or nil, rack id or nil, client id,
-                              client host, rebalance timeout ms, [topic], pattern, assignor or nil,
-                              epoch, previous epoch, state, assigned, revoking, target
-    18    MemberRemoved       group id, member id
-    19    ConsumerGroupChanged   group id, [[kind, field, ...]] of the kinds above
+    index 0  change              fields from index 1 on
+    1        ConsumerGroupImage  epoch, assignment epoch, topics digest
+    2        MemberStored        member id, instance id or nil, rack id or nil, client id, client
+                                 host, rebalance timeout ms, [topic], pattern, assignor or nil,
+                                 epoch, previous epoch, state, assigned, revoking, target
+    3        MemberRemoved       member id
 
     assigned, revoking, target   [[topic id, [partition]]]
 
-Invariants: unpacking returns a record or raises GroupRecordError.
+Invariants: unpacking returns a change or raises GroupRecordError.
 """
 
 from broker_layer.groups.consumer.consumer_values import (
     ConsumerChange,
-    ConsumerGroupChanged,
     ConsumerGroupImage,
     ConsumerMember,
-    ConsumerRecord,
     MemberRemoved,
     MemberState,
     MemberStored,
@@ -39,46 +36,28 @@ class GroupRecordError(ValueError):
     """A record of a coordinator's log is not readable."""
 
 
-def pack_consumer_record(record: ConsumerRecord) -> list[Packed]:
-    """Return the kind and the fields of a record."""
-    match record:
-        case ConsumerGroupImage(group_id, epoch, assignment_epoch, topics_digest):
-            return [16, group_id, epoch, assignment_epoch, topics_digest]
-        case MemberStored(group_id, member):
-            return [17, group_id, *_packed_member(member)]
-        case MemberRemoved(group_id, member_id):
-            return [18, group_id, member_id]
-        case ConsumerGroupChanged(group_id, changes):
-            return [19, group_id, [pack_consumer_record(each) for each in changes]]
+def pack_change(change: ConsumerChange) -> list[Packed]:
+    """Return the number and the fields of a change."""
+    match change:
+        case ConsumerGroupImage(epoch, assignment_epoch, topics_digest):
+            return [1, epoch, assignment_epoch, topics_digest]
+        case MemberStored(member):
+            return [2, *_packed_member(member)]
+        case MemberRemoved(member_id):
+            return [3, member_id]
 
 
-def unpack_consumer_record(kind: int, fields: list[Packed]) -> ConsumerRecord:
-    """Return the record. Raises GroupRecordError."""
-    match kind, fields:
-        case 19, [str(group_id), [*changes]]:
-            return ConsumerGroupChanged(group_id, tuple(_change(group_id, c) for c in changes))
-        case _:
-            return _unpack_change(kind, fields)
-
-
-def _unpack_change(kind: int, fields: list[Packed]) -> ConsumerChange:
-    match kind, fields:
-        case 16, [str(group_id), int(epoch), int(assignment_epoch), bytes(topics_digest)]:
-            return ConsumerGroupImage(group_id, epoch, assignment_epoch, topics_digest)
-        case 17, [str(group_id), *member]:
-            return MemberStored(group_id, _member(member))
-        case 18, [str(group_id), str(member_id)]:
-            return MemberRemoved(group_id, member_id)
-        case _:
-            raise GroupRecordError(f"kind {kind} with {len(fields)} fields")
-
-
-def _change(group_id: str, packed: Packed) -> ConsumerChange:
+def unpack_change(packed: Packed) -> ConsumerChange:
+    """Return the change. Raises GroupRecordError."""
     match packed:
-        case [int(kind), str(named), *fields] if named == group_id:
-            return _unpack_change(kind, [named, *fields])
+        case [1, int(epoch), int(assignment_epoch), bytes(topics_digest)]:
+            return ConsumerGroupImage(epoch, assignment_epoch, topics_digest)
+        case [2, *member]:
+            return MemberStored(_member(member))
+        case [3, str(member_id)]:
+            return MemberRemoved(member_id)
         case _:
-            raise GroupRecordError("not a change of its group")
+            raise GroupRecordError("not a change of a group")
 
 
 def _packed_member(member: ConsumerMember) -> list[Packed]:

@@ -58,9 +58,8 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupImage:
-    """Stored form of a group, without its members."""
+    """Stored form of a group, without its id and its members."""
 
-    group_id: str
     epoch: int
     assignment_epoch: int
     topics_digest: bytes
@@ -71,7 +70,6 @@ class ConsumerGroupImage:
 class MemberStored:
     """A member of a group joined or changed."""
 
-    group_id: str
     member: ConsumerMember
 
 
@@ -79,7 +77,6 @@ class MemberStored:
 class MemberRemoved:
     """A member of a group was removed."""
 
-    group_id: str
     member_id: str
 
 
@@ -88,13 +85,10 @@ ConsumerChange = ConsumerGroupImage | MemberStored | MemberRemoved
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupChanged:
-    """Several changes of a group that belong together: all are stored, or none."""
+    """Changes of a group that belong together: all are stored, or none."""
 
     group_id: str
     changes: tuple[ConsumerChange, ...]
-
-
-ConsumerRecord = ConsumerChange | ConsumerGroupChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from broker_layer.groups.consumer.consumer_group import ConsumerGroup
 from broker_layer.groups.consumer.consumer_values import (
     ConsumerGroupChanged,
     ConsumerGroupImage,
-    ConsumerRecord,
     MemberRemoved,
     MemberState,
 )
@@ -322,11 +321,11 @@ def test_a_group_is_loaded_as_it_was_stored() -> None:
     for record in records:
         driver.group.note_stored(record)
     assert driver.group.changed_records() == []
-    assert [type(each) for each in records] == [ConsumerGroupChanged]
+    assert len(records) == 1
     loaded = ConsumerGroup("g", driver.config, driver.topics)
-    for data in map(encode, [MemberRemoved("g", "none"), *records]):
+    for data in map(encode, [ConsumerGroupChanged("g", (MemberRemoved("none"),)), *records]):
         stored = decode(data)
-        assert isinstance(stored, ConsumerRecord)
+        assert isinstance(stored, ConsumerGroupChanged)
         loaded.note_stored(stored)
     loaded.restore(driver.now_ms)
     assert loaded.members == driver.group.members
@@ -338,7 +337,6 @@ def test_a_group_is_loaded_as_it_was_stored() -> None:
     driver.advance(45_000)
     assert not driver.group.members
     (changed,) = driver.group.changed_records()
-    assert isinstance(changed, ConsumerGroupChanged)
     kinds = [type(each) for each in changed.changes]
     assert kinds == [MemberRemoved, MemberRemoved, MemberRemoved, ConsumerGroupImage]
 
