@@ -24,7 +24,6 @@ OUT ?= bench-results/compare
 PROCESSORS := $(shell count=$$(getconf _NPROCESSORS_ONLN); if [ $$count -gt 7 ]; then count=7; fi; echo $$count)
 WORKERS ?= $(shell expr $(PROCESSORS) + 1)
 WAITING_WORKERS ?= $(shell expr 2 '*' $(PROCESSORS) + 1)
-FAST := benchmarks bookie broker_layer gateway ledger_client metadata quire security serving spark_io tracing
 TESTS := not spark and not campaign and not kafka and not browser and not packages
 COMPARE ?=
 SWEEP ?= 4000,16000
@@ -41,7 +40,7 @@ DOCS_STAMP := $(VENV)/docs-installed
 BROWSER_STAMP := $(VENV)/browser-installed
 TOOLS := .venv-tools
 TOOLS_STAMP := $(TOOLS)/installed
-PACKAGES := $(wildcard metadata security tracing serving bookie ledger_client repair gateway broker_layer spark_io quire benchmarks)
+PACKAGES := $(shell sed -n 's/^packages = //p' pyproject.toml | tr -d '[],"') benchmarks
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
 # Tests start thousands of processes: each would compile the product again.
@@ -128,7 +127,7 @@ test-failed: $(STAMP)
 	@$(BIN)/python -m pytest -v --last-failed --last-failed-no-failures none -m '$(TESTS)'
 
 test-fast: $(STAMP)
-	@$(PYTEST) -n $(WORKERS) --hypothesis-profile few-examples -m 'not integration and not long' $(addprefix tests/unit/,$(FAST))
+	@$(PYTEST) -n $(WORKERS) --hypothesis-profile few-examples -m 'not integration and not long' $(addprefix tests/unit/,$(PACKAGES))
 
 # The wheel as a release has it. It fetches the packages that a client needs.
 test-packages: $(STAMP)

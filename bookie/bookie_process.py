@@ -61,10 +61,10 @@ from metadata.security.quota_set import QuotaSet
 from metadata.security.quota_table import QuotaTable
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
-from serving.admin import AdminContent, AdminServer
-from serving.security_options import TlsMode, is_wildcard
-from serving.served_tls import ServedTls
-from serving.server_log import ServerLog
+from quire.server.admin import AdminContent, AdminServer
+from quire.server.security_options import TlsMode, is_wildcard
+from quire.server.served_tls import ServedTls
+from quire.server.server_log import ServerLog
 
 DISK_VERSION: Final = 2
 SEEN_S_MAX: Final = 2.0

@@ -4,7 +4,7 @@ Leaves the conditions to `bookie.storage.writability`.
 """
 
 from bookie.storage.writability import ADVICE, ConditionChange, Writability
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 
 
 def report_conditions(writability: Writability, log: ServerLog) -> None:

@@ -7,7 +7,7 @@ Leaves refusals that are sent to a client to `bookie.wire.messages.Status`.
 
 from typing import ClassVar
 
-from metadata.errors import CopyableError
+from quire.copyable import CopyableError
 
 
 class BookieError(CopyableError):

@@ -2,7 +2,7 @@
 rng.
 
 Leaves the parts of a bookie to `bookie.bookie_process`, the tasks common to all server processes to
-`serving.process`, and the command line to `quire`.
+`quire.server.process`, and the command line to `quire`.
 
 Format of standard output: one JSON line once the bookie serves: {"id", "address", "admin", "pid",
 "data_dir"}.
@@ -36,9 +36,9 @@ from metadata.ids import BookieId
 from metadata.registry.location import with_host_name
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
-from security.errors import SecurityError
-from serving.descriptors import share_descriptors
-from serving.process import (
+from quire.identity.errors import SecurityError
+from quire.server.descriptors import share_descriptors
+from quire.server.process import (
     EXIT_FAILED,
     ServerProcess,
     build,
@@ -49,7 +49,7 @@ from serving.process import (
     run_server,
     wall_clock_ms,
 )
-from serving.server_log import LOGGER
+from quire.server.server_log import LOGGER
 
 SWITCH_INTERVAL_S: Final = 0.00005
 """Switch interval of the interpreter, in seconds. At the default, 5 ms, the log's thread waits that

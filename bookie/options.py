@@ -1,7 +1,7 @@
 """Options of one bookie, each with its default, its bounds and its meaning.
 
 Leaves opening the file and the names of flags to `quire`, reading values to
-`serving.option_reading`, and the defaults of limits to `bookie.config` and
+`quire.server.option_reading`, and the defaults of limits to `bookie.config` and
 `bookie.server.server_limits`.
 
 Format: the `[bookie]` table of a TOML file; `QUIRE_BOOKIE_<OPTION>` and `QUIRE_METADATA` override
@@ -28,9 +28,9 @@ from metadata.registry.registration import OWNERS_FEATURE, TLS_FEATURE
 from metadata.security.client_principals import parse_principals
 from metadata.store.interface import SESSION_TIMEOUT_S
 from metadata.store.uri import parse_zookeeper_uri
-from security.server_tls import ClientCertificates
-from serving.errors import OptionError
-from serving.option_reading import (
+from quire.identity.server_tls import ClientCertificates
+from quire.server.errors import OptionError
+from quire.server.option_reading import (
     METADATA_DEFAULT,
     OptionTable,
     Value,
@@ -40,7 +40,7 @@ from serving.option_reading import (
     read_options,
     with_options,
 )
-from serving.security_options import SecurityOptions, TlsMode, check_advertised, check_choice
+from quire.server.security_options import SecurityOptions, TlsMode, check_advertised, check_choice
 
 TABLE: Final = "bookie"
 VARIABLE_PREFIX: Final = "QUIRE_BOOKIE_"

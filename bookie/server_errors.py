@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bookie.errors import BookieError
-from serving.overriding import override
+from quire.server.overriding import override
 
 
 @dataclass(frozen=True, slots=True)

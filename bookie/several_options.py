@@ -1,7 +1,7 @@
 """Options of several bookies on one machine, from one configuration file.
 
 Leaves the options of one bookie to `bookie.options`, and running the bookies to
-`quire.bookie_group`.
+`quire.operate.bookie_group`.
 
 Format: one `[[bookie]]` table per bookie, with at least its `data_dir`; an optional table
 `[bookie_defaults]` holds shared options. `QUIRE_BOOKIE_<OPTION>`, `QUIRE_METADATA` and flags
@@ -22,8 +22,8 @@ from bookie.options import (
     BookieOptions,
     checked_options,
 )
-from serving.errors import OptionError
-from serving.option_reading import Value, merge_options, parse_file, table_of
+from quire.server.errors import OptionError
+from quire.server.option_reading import Value, merge_options, parse_file, table_of
 
 DEFAULTS_TABLE: Final = "bookie_defaults"
 OWN_OPTIONS: Final = ("data_dir", "port", "admin_port")

@@ -69,7 +69,7 @@ from metadata.topics.in_sync_reports import InSyncReporter, InSyncView
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.replica_numbers import ReplicaNumbers
 from metadata.topics.topic_store import TopicStore
-from serving.option_reading import with_options
+from quire.server.option_reading import with_options
 
 PROCESS_NAME_BYTES: Final = 4
 LAC_DELAY_S: Final = 1.0

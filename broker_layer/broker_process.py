@@ -50,11 +50,11 @@ from metadata.security.quota_store import QuotaStore
 from metadata.security.user_store import UserStore
 from metadata.store.interface import SessionState
 from metadata.topics.topic import NO_LEADER
-from serving.admin import AdminContent, AdminServer
-from serving.option_reading import with_options
-from serving.security_options import TlsMode, is_wildcard
-from serving.served_tls import ServedTls
-from serving.server_log import ServerLog
+from quire.server.admin import AdminContent, AdminServer
+from quire.server.option_reading import with_options
+from quire.server.security_options import TlsMode, is_wildcard
+from quire.server.served_tls import ServedTls
+from quire.server.server_log import ServerLog
 
 LEAVE_WAIT_S: Final = 8.0
 """Maximum time that a stopping broker waits for others to take its partitions, in seconds."""

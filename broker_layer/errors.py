@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordError
-from metadata.errors import CopyableError
+from quire.copyable import CopyableError
 
 
 class TopicError(CopyableError):

@@ -1,7 +1,7 @@
 """Process of one broker: the only place that creates a real store and rng.
 
 Leaves the work of a broker to `broker_process`, the work of every server process to
-`serving.process`, and the command line to `quire`.
+`quire.server.process`, and the command line to `quire`.
 
 Format of standard output: one JSON line once the broker serves: {"id", "address", "listeners",
 "admin", "pid"}.
@@ -23,9 +23,9 @@ from ledger_client.cluster_access import identity_of
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
-from security.errors import ClientFileError, SecurityError
-from serving.descriptors import share_descriptors
-from serving.process import (
+from quire.identity.errors import ClientFileError, SecurityError
+from quire.server.descriptors import share_descriptors
+from quire.server.process import (
     ServerProcess,
     build,
     first_of,

@@ -1,7 +1,7 @@
 """Options of one broker, each with its default, bounds and meaning.
 
-Leaves opening the file to `quire`, reading values to `serving.option_reading`, and most defaults to
-the configuration classes of the parts.
+Leaves opening the file to `quire`, reading values to `quire.server.option_reading`, and most
+defaults to the configuration classes of the parts.
 
 Format: the `[broker]` table of a TOML file. The variables `QUIRE_BROKER_<OPTION>` and
 `QUIRE_METADATA` override it, and flags override both. Other tables of the file belong to other
@@ -30,9 +30,9 @@ from metadata.security.acls import ANY_USER
 from metadata.store.interface import SESSION_TIMEOUT_S
 from metadata.store.uri import parse_zookeeper_uri
 from metadata.topics.topic import BROKER_ID_MAX
-from security.principal import parse_principal
-from serving.errors import OptionError
-from serving.option_reading import (
+from quire.identity.principal import parse_principal
+from quire.server.errors import OptionError
+from quire.server.option_reading import (
     METADATA_DEFAULT,
     OptionTable,
     Value,
@@ -42,8 +42,8 @@ from serving.option_reading import (
     option,
     read_options,
 )
-from serving.overriding import override
-from serving.security_options import TlsMode, check_advertised, is_loopback
+from quire.server.overriding import override
+from quire.server.security_options import TlsMode, check_advertised, is_loopback
 
 TABLE: Final = "broker"
 MIN_IN_SYNC: Final = "min.insync.replicas"

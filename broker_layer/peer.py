@@ -25,8 +25,8 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer_connection import PeerConnection, PeerError
 from broker_layer.peer_link import PeerLink
 from broker_layer.security.peer_login import log_in
-from security.renewed_tls import ContextSource
-from security.sasl_access import SaslAccess
+from quire.identity.renewed_tls import ContextSource
+from quire.identity.sasl_access import SaslAccess
 
 CONNECT_TIMEOUT_S: Final = 3.0
 STOPPING: Final = "this broker is stopping"

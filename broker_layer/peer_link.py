@@ -22,7 +22,7 @@ from typing import Final
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.peer_connection import PeerConnection, PeerError
 from metadata.backoff import Backoff
-from security.errors import SecurityError
+from quire.identity.errors import SecurityError
 
 LOGIN_USED: Final = 0.8
 """Part of the time of a login after which the next connection logs in."""

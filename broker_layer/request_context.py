@@ -6,7 +6,7 @@ Leaves the message to `kafka.messages`, and sending the answer to `connection`.
 from dataclasses import dataclass
 
 from broker_layer.security.rights import Rights
-from security.principal import ANONYMOUS, Principal
+from quire.identity.principal import ANONYMOUS, Principal
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Turns of the event loop during one large request, so that other clients' requests run too.
 
 Leaves what a request does to its handler, which calls `pass_on` between two elements or `slices`,
-where other requests may take effect, and who has the next turn to `serving.step_turns`.
+where other requests may take effect, and who has the next turn to `quire.server.step_turns`.
 
 Invariant: between two turns at most TURN_S pass, and the work on one element or slice.
 """

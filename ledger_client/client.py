@@ -39,8 +39,8 @@ from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
-from security.client_file import identity_in
-from security.renewed_tls import fixed
+from quire.identity.client_file import identity_in
+from quire.identity.renewed_tls import fixed
 
 if TYPE_CHECKING:
     from ledger_client.chains import Chain

@@ -51,8 +51,8 @@ from metadata.registry.registrar import ClientRegistration
 from metadata.registry.registration import BookieRegistration, unpack_registration
 from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import MetadataStore, SessionState, find
-from security.renewed_tls import ContextSource
-from security.sasl_access import SaslAccess
+from quire.identity.renewed_tls import ContextSource
+from quire.identity.sasl_access import SaslAccess
 
 COUNTED_FAILURES = (
     CallFailure.REFUSED,

@@ -21,7 +21,7 @@ from metadata.registry.cookies import CookieStore
 from metadata.registry.directory import BookieDirectory
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
-from security.client_file import ClientFile, identity_in
+from quire.identity.client_file import ClientFile, identity_in
 
 if TYPE_CHECKING:
     from ledger_client.bookies.pool import BookiePool

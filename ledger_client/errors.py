@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
-from metadata.errors import CopyableError, remade
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.ledgers.lost_entries import LostRange
+from quire.copyable import CopyableError, remade
 
 Outcome = Literal["not_written", "unknown"]
 

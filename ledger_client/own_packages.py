@@ -11,9 +11,9 @@ from typing import Final
 NEEDED: Final = (
     "bookie.wire",
     "metadata.ids",
-    "security.principal",
-    "serving.overriding",
-    "tracing.spans",
+    "quire.identity.principal",
+    "quire.server.overriding",
+    "quire.tracing.spans",
 )
 """A module of each package that the client and its local cluster import."""
 

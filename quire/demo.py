@@ -24,7 +24,7 @@ from quire.demo_takeover import take_over
 from quire.demo_view import DemoStatus, DemoView, FragmentLine, describe_fragment
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
-from quire.pipelined_append import PipelinedAppend
+from quire.operate.pipelined_append import PipelinedAppend
 
 BOOKIES: Final = 4
 QUORUM: Final = Quorum(ensemble=3, write=3, ack=2)

@@ -9,7 +9,7 @@ Quire; 130 interrupted; 141 the reader of the output closed it.
 
 from enum import IntEnum
 
-from metadata.errors import CopyableError
+from quire.copyable import CopyableError
 
 
 class ExitCode(IntEnum):
@@ -87,7 +87,7 @@ def _codes() -> tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...]:
     from metadata import errors as metadata
     from metadata.security import errors as users
     from metadata.security.access_errors import InvalidIdentityError
-    from security.errors import SecurityError
+    from quire.identity.errors import SecurityError
 
     return (
         (

@@ -29,6 +29,8 @@ from metadata.security.user_store import UserStore
 from metadata.store.embedded import START_TIMEOUT_S, EmbeddedZooKeeper
 from metadata.store.embedded_ports import HOST
 from quire.errors import LocalClusterError, UnusableDirectoryError
+from quire.identity.sasl.credentials import ScramMechanism, new_credential
+from quire.identity.secret_files import read_secret
 from quire.local.kept_ports import kept_port
 from quire.local.local_bookie import LocalBookie
 from quire.local.local_broker import LocalBroker
@@ -37,8 +39,6 @@ from quire.local.local_console import LocalConsole
 from quire.local.local_server import LocalServer
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 from quire.local.starting import scaled_s, start_all
-from security.sasl.credentials import ScramMechanism, new_credential
-from security.secret_files import read_secret
 
 BOOKIES_DEFAULT: Final = 4
 BOOKIES_MAX: Final = 64

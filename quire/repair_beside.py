@@ -19,7 +19,7 @@ from bookie.options import BookieOptions
 from metadata.cancelling import cancel_and_wait
 from quire.errors import LocalClusterError
 from quire.local.child_process import ChildProcess, child_variables
-from serving.server_log import LOGGER
+from quire.server.server_log import LOGGER
 
 START_AFTER_S: Final = 5.0
 AGAIN_AFTER_S: Final = 10.0

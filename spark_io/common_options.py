@@ -17,8 +17,8 @@ from typing import Final
 from ledger_client import ClientConfig
 from metadata.errors import InvalidUriError
 from metadata.store.uri import parse_metadata_uri
-from security.errors import SecretError
-from security.secret_files import read_ledger_password
+from quire.identity.errors import SecretError
+from quire.identity.secret_files import read_ledger_password
 from spark_io.errors import OptionError
 
 EARLIEST: Final = "earliest"

@@ -7,7 +7,7 @@ step.
 
 from collections.abc import Sequence
 
-from metadata.errors import CopyableError
+from quire.copyable import CopyableError
 
 
 class SparkIoError(CopyableError):

@@ -29,7 +29,7 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
-from serving.process import COLLECT_AFTER_OBJECTS
+from quire.server.process import COLLECT_AFTER_OBJECTS
 
 LEDGERS: Final = 1_000_000
 WAVE: Final = 1_000

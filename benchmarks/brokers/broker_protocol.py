@@ -48,9 +48,9 @@ from metadata.security.acls import (
     Permission,
     ResourceType,
 )
-from security.principal import ANONYMOUS
-from serving.process import COLLECT_AFTER_OBJECTS
-from serving.server_log import ServerLog
+from quire.identity.principal import ANONYMOUS
+from quire.server.process import COLLECT_AFTER_OBJECTS
+from quire.server.server_log import ServerLog
 
 TOPIC: Final = b"topic"
 SERVE: Final = "--serve"

@@ -5,7 +5,7 @@ exists, as one unknown user, and as an unknown user of a new name each time, in 
 time of both answers of the broker is measured. `chance_to_order` is the probability that an answer
 to an unknown user is later than one to the known user: 0.5 means that an answer shows nothing.
 `p_value` is the share of random divisions of the same times into two groups that differ at least as
-much (permutation test). Leaves the messages to `security.sasl`.
+much (permutation test). Leaves the messages to `quire.identity.sasl`.
 
 Target: each chance within 0.45 to 0.55, for which it needs `--repeat 1` and hundreds of logins.
 """
@@ -27,12 +27,12 @@ from broker_layer.kafka.login_messages import (
     SaslHandshakeResponse,
 )
 from broker_layer.security.peer_login import ask
+from quire.identity.client_file import read_client_file
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl.mechanism import run_at_once
+from quire.identity.sasl.scram_client import ScramClient
 from quire.local.secure_directory import CLIENT_NAME
 from quire.local_cluster import LocalCluster
-from security.client_file import read_client_file
-from security.sasl.credentials import ScramMechanism
-from security.sasl.mechanism import run_at_once
-from security.sasl.scram_client import ScramClient
 
 LOGINS: Final = 300
 """Number of logins of each kind."""

@@ -31,8 +31,8 @@ from metadata.security.acls import (
     ResourceType,
 )
 from metadata.security.user_store import UserStore
+from quire.identity.sasl.credentials import ScramMechanism, new_credential
 from quire.local_cluster import LocalCluster
-from security.sasl.credentials import ScramMechanism, new_credential
 
 SHARE_WANTED: Final = 0.5
 USER: Final = "bench"

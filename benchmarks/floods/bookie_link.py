@@ -13,7 +13,7 @@ from benchmarks.processes import host_and_port
 from bookie.wire.codec import encode_message
 from bookie.wire.frames import FRAME_HEADER_BYTES, FrameKind, frame_header
 from bookie.wire.messages import Hello, Request
-from security.client_file import read_client_file
+from quire.identity.client_file import read_client_file
 
 SMALL_SOCKET_BYTES: Final = 4 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -8,9 +8,9 @@ import asyncio
 from benchmarks.processes import host_and_port
 from broker_layer.peer_connection import PeerConnection
 from broker_layer.security.peer_login import log_in
-from security.client_file import read_client_file
-from security.sasl.credentials import ScramMechanism
-from security.sasl_access import SaslAccess, sasl_access
+from quire.identity.client_file import read_client_file
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl_access import SaslAccess, sasl_access
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

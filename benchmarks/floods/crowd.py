@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from benchmarks.floods.flood_job import FloodRun
-from security.errors import SecurityError
+from quire.identity.errors import SecurityError
 
 COME_AGAIN_S: Final = 0.5
 SPREAD_S: Final = 0.5

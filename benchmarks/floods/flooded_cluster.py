@@ -39,11 +39,11 @@ from metadata.security.acls import (
     ResourceType,
 )
 from metadata.security.user_store import UserStore
+from quire.identity.sasl.credentials import ScramMechanism, new_credential
+from quire.identity.secret_files import read_secret
 from quire.local.local_server import LocalServer
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 from quire.local_cluster import BOOKIE_SECURITY, TLS_DIRECTORY, LocalCluster
-from security.sasl.credentials import ScramMechanism, new_credential
-from security.secret_files import read_secret
 
 GOOD: Final = "alice"
 BAD: Final = "mallory"

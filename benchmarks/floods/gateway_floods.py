@@ -16,7 +16,7 @@ from metadata.errors import MetadataError
 from metadata.gateway.codec import welcome_of
 from metadata.gateway.connection import GatewayConnection, connect
 from metadata.gateway.messages import PROTOCOL_VERSION, Hello, Ping, Watch
-from security.client_file import read_client_file
+from quire.identity.client_file import read_client_file
 
 SESSION_MS: Final = 60_000
 BATCHES_PER_S: Final = 20

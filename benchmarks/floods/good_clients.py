@@ -26,8 +26,8 @@ from ledger_client import ClientConfig, LedgerClient, LedgerError
 from metadata.gateway.messages import CreateNode, Multi, Unwatch, Watch
 from metadata.ids import Version
 from metadata.store.interface import Create, Delete
-from security.client_file import read_client_file
-from security.sasl.credentials import ScramMechanism
+from quire.identity.client_file import read_client_file
+from quire.identity.sasl.credentials import ScramMechanism
 
 ENTRY_BYTES: Final = 1024
 PRODUCE_ERROR_AT: Final = 1 + 1 + len(TOPIC) + 1 + 4

@@ -16,7 +16,7 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-import repair.repair_process  # noqa: F401 - its modules are part of the memory
+import quire.repair.repair_process  # noqa: F401 - its modules are part of the memory
 from benchmarks.measures import MEGABYTE
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
@@ -27,8 +27,8 @@ from metadata.ledgers.ledger_metadata import (
     QuorumSpec,
 )
 from metadata.repair.job_store import JOBS_MAX
-from repair.ledger_index import LedgerIndex
-from repair.standing import Standing, Standings
+from quire.repair.ledger_index import LedgerIndex
+from quire.repair.standing import Standing, Standings
 
 REPLICAS: Final = QuorumSpec(3, 3, 2)
 ENTRIES: Final = 1_000

@@ -40,7 +40,7 @@ from metadata.store.interface import MetadataStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from quire.local_cluster import LocalCluster
-from repair.repair_process import RepairProcess, RepairRoles
+from quire.repair.repair_process import RepairProcess, RepairRoles
 
 BOOKIES: Final = 10
 PLANNED_S_WANTED: Final = 10.0

@@ -14,7 +14,7 @@ from bookie.wire.errors import FrameError, MessageError
 from bookie.wire.frames import FrameAssembler, FrameKind, frame_header
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN, Hello, HelloReply
 from metadata.ids import BookieId
-from serving.overriding import override
+from quire.server.overriding import override
 
 GREETING_S_MAX: Final = 2.0
 """Maximum time for the connection and the answer together, in seconds."""

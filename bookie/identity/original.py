@@ -24,7 +24,7 @@ from metadata.registry.positions import PositionRecord, PositionStore
 from metadata.registry.registration import BookieRegistration, unpack_registration
 from metadata.store.ephemeral import HeldNode, unpack_held
 from metadata.store.interface import MetadataStore
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 
 SESSIONS_WAITED: Final = 3.0
 """Maximum wait for the end of a registration, in session timeouts of this process."""

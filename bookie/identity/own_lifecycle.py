@@ -33,7 +33,7 @@ from metadata.ids import BookieId
 from metadata.paths import lifecycle_path
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle, unpack_lifecycle
 from metadata.store.interface import MetadataStore, find
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 
 
 async def read_lifecycle(store: MetadataStore, bookie_id: BookieId) -> BookieLifecycle:

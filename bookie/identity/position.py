@@ -24,7 +24,7 @@ from metadata.errors import MetadataError, OutcomeUnknownError
 from metadata.ids import BookieId, Version
 from metadata.registry.positions import PositionRecord, PositionStore, StoredPosition
 from metadata.store.interface import MetadataStore, SessionState
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 
 CHECK_INTERVAL_S: Final = 10.0
 """While the log does not grow: time between two checks whether another process has recorded, in

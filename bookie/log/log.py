@@ -32,8 +32,8 @@ from bookie.log import records
 from bookie.log.next_segment import BEGIN_AT_SHARE, NextSegment
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segment, Segments
-from serving.latency import BOUNDS_S, LatencyCounts
-from tracing import spans as tracing
+from quire.server.latency import BOUNDS_S, LatencyCounts
+from quire.tracing import spans as tracing
 
 ITEM_OVERHEAD_BYTES: Final = 256
 """Memory of a queued record besides its body, counted against the queue's limit."""

@@ -31,7 +31,7 @@ from metadata.repair.scrub import NEVER_SCRUBBED, ScrubPosition, ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsView
 from metadata.store.interface import MetadataStore
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 
 LEDGERS_PER_PAGE: Final = 256
 REPORT_BAD_S: Final = 0.5

@@ -1,7 +1,7 @@
 """HTTP routes of a bookie's admin port: its state, its ledgers, and switches.
 
-Leaves the port, health and metrics to `serving.admin`, and the meaning of numbers and switches to
-the storage.
+Leaves the port, health and metrics to `quire.server.admin`, and the meaning of numbers and switches
+to the storage.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from bookie.server.server_context import ServerContext
 from bookie.wire.messages import Status
 from metadata.errors import MetadataError
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, EntryId, LedgerId
-from serving.admin import Readiness
+from quire.server.admin import Readiness
 
 PAGE_MAX: Final = 10_000
 PAGE_DEFAULT: Final = 1_000

@@ -1,7 +1,7 @@
 """Logins of a bookie's clients with the passwords of users: what all connections share.
 
-Leaves users to `metadata.security`, sessions to `security.sasl`, and the messages of one connection
-to `bookie.server.greeting`.
+Leaves users to `metadata.security`, sessions to `quire.identity.sasl`, and the messages of one
+connection to `bookie.server.greeting`.
 
 Invariants: passwords are not sent, so only mechanisms of SCRAM are taken. While the metadata
 service is away the users that were read last hold. A client with the name of those that proved
@@ -18,9 +18,9 @@ from typing import Final
 from metadata.security.user_decoys import read_decoys
 from metadata.security.user_table import UserTable
 from metadata.store.interface import MetadataStore
-from security.sasl.authenticator import SaslAuthenticator, SaslParts
-from security.sasl.mechanism import Mechanism, run_at_once
-from security.sasl.sessions import EndSession, SaslSession, SaslSessions
+from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
+from quire.identity.sasl.mechanism import Mechanism, run_at_once
+from quire.identity.sasl.sessions import EndSession, SaslSession, SaslSessions
 
 MECHANISMS: Final = (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256)
 UNDER_WAY_MAX: Final = 256

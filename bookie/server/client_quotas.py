@@ -18,7 +18,7 @@ from bookie.wire.frames import Frame, FrameKind
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
 from metadata.security.rates.rate_quota import RateQuota
-from security.principal import Principal
+from quire.identity.principal import Principal
 
 PAUSE_S_MAX: Final = 1.0
 """Maximum pause of a connection, in seconds; what is above it is paid after the next requests.

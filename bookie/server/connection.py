@@ -3,7 +3,7 @@
 Leaves hellos and logins to `bookie.server.greeting`, attached ledgers to
 `bookie.server.attachments`, other requests for them to
 `bookie.server.attached_requests`, long polls to `bookie.server.long_polls`, pauses and the end of a
-connection to `serving.connection`, listening to `bookie.server.server`.
+connection to `quire.server.connection`, listening to `bookie.server.server`.
 
 Invariants: no request is executed before the client's hello is accepted, and its login is complete
 if one is due; a complete request is
@@ -52,11 +52,11 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import LedgerId
-from security.principal import ANONYMOUS
-from serving.connection import ServerConnection
-from serving.overriding import override
-from serving.pause import Pause
-from serving.transport_writing import write_all
+from quire.identity.principal import ANONYMOUS
+from quire.server.connection import ServerConnection
+from quire.server.overriding import override
+from quire.server.pause import Pause
+from quire.server.transport_writing import write_all
 
 _ADD: Final = FrameKind.ADD
 """Looked up once, because a look-up in an enumeration is slow."""

@@ -32,9 +32,9 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from security.errors import SaslError, SaslMechanismError
-from security.principal import Principal as ProvedPrincipal
-from security.sasl.sessions import LOGIN_S_MAX, REFUSAL_DELAY_S, SaslSession
+from quire.identity.errors import SaslError, SaslMechanismError
+from quire.identity.principal import Principal as ProvedPrincipal
+from quire.identity.sasl.sessions import LOGIN_S_MAX, REFUSAL_DELAY_S, SaslSession
 
 EVENT = "login"
 

@@ -27,8 +27,8 @@ from metadata.security.client_principals import certified_principal
 from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import EVERY_RIGHT, LedgerFacts, rights_of
 from metadata.store.interface import MetadataStore
-from security.certificate_names import MappingRule
-from security.fair_queue import FairQueue, QueueFullError
+from quire.identity.certificate_names import MappingRule
+from quire.identity.fair_queue import FairQueue, QueueFullError
 
 READS_AT_ONCE_MAX: Final = 32
 READS_OF_PRINCIPAL_MAX: Final = 16

@@ -8,7 +8,7 @@ here; a test compares them.
 
 from typing import Final
 
-from serving.metrics import counter, gauge
+from quire.server.metrics import counter, gauge
 
 PREFIX: Final = "quire_bookie"
 

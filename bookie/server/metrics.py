@@ -1,8 +1,8 @@
 """Prometheus metrics of one bookie.
 
 Leaves counting to `bookie.server.server_counters` and the storage, help texts to
-`bookie.server.metric_help`, and the format to `serving.metrics`. This code runs only for a request
-of the metrics.
+`bookie.server.metric_help`, and the format to `quire.server.metrics`. This code runs only for a
+request of the metrics.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +20,8 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.writability import BLOCKS_NO_ADDS, Reason
 from bookie.wire.messages import Status
 from metadata.repair.scrub import ScrubRecord
-from serving.metrics import described_metric, histogram_metric, labelled_counter
-from serving.overriding import override
+from quire.server.metrics import described_metric, histogram_metric, labelled_counter
+from quire.server.overriding import override
 
 
 @dataclass(eq=False, repr=False)

@@ -20,8 +20,8 @@ from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
-from serving.answer_room import AnswerRoom
-from serving.server_log import ServerLog
+from quire.server.answer_room import AnswerRoom
+from quire.server.server_log import ServerLog
 
 Answering = Callable[[], Awaitable[list[Buffer]]]
 """Executes a request and returns the frame of its answer."""

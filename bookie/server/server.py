@@ -1,6 +1,6 @@
 """Data port of one bookie.
 
-Leaves deadlines and closing to `serving.listening`, each client's frames to
+Leaves deadlines and closing to `quire.server.listening`, each client's frames to
 `bookie.server.connection`, and building the storage to `bookie.bookie_process`.
 
 Source: protocol rule 2.3; storage design, "Limits and refusals".
@@ -8,9 +8,9 @@ Source: protocol rule 2.3; storage design, "Limits and refusals".
 
 from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
-from serving.listening import ListeningServer
-from serving.overriding import override
-from serving.tls_listening import TlsListening
+from quire.server.listening import ListeningServer
+from quire.server.overriding import override
+from quire.server.tls_listening import TlsListening
 
 
 class BookieServer(ListeningServer):

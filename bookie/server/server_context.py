@@ -1,6 +1,6 @@
 """State shared by all connections to one bookie: its storage, and waiting connections.
 
-Leaves the open connections to `serving.connection_context`, listening, sweeping and closing to
+Leaves the open connections to `quire.server.connection_context`, listening, sweeping and closing to
 `bookie.server.server`, and each connection's frames to `bookie.server.connection`.
 
 Invariants: the acks of one group commit are sent in one write per connection; while a ledger is
@@ -37,14 +37,14 @@ from bookie.wire.messages import (
 from metadata.ids import BookieId, LedgerId
 from metadata.security.client_principals import usable_principal
 from metadata.security.quota_set import QuotaSet
-from security.certificate_names import principal_of
-from security.principal import Principal as ProvedPrincipal
-from serving.connection import ServerConnection
-from serving.connection_context import ConnectionContext
-from serving.overriding import override
-from serving.pause import Pause
-from serving.recent_latency import RecentLatency
-from serving.server_log import ServerLog
+from quire.identity.certificate_names import principal_of
+from quire.identity.principal import Principal as ProvedPrincipal
+from quire.server.connection import ServerConnection
+from quire.server.connection_context import ConnectionContext
+from quire.server.overriding import override
+from quire.server.pause import Pause
+from quire.server.recent_latency import RecentLatency
+from quire.server.server_log import ServerLog
 
 if TYPE_CHECKING:
     from bookie.server.connection import ClientConnection

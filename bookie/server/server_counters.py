@@ -1,14 +1,14 @@
 """Counters of a server, as plain integers that are cheap to update.
 
-Leaves those that every server has to `serving.connection_context`, and the names of metrics to
+Leaves those that every server has to `quire.server.connection_context`, and the names of metrics to
 `bookie.server.metrics`.
 """
 
 from dataclasses import dataclass, field
 
 from bookie.wire.messages import Status
-from serving.connection_context import ConnectionCounters
-from serving.latency import BOUNDS_S, LatencyCounts
+from quire.server.connection_context import ConnectionCounters
+from quire.server.latency import BOUNDS_S, LatencyCounts
 
 
 @dataclass(slots=True)

@@ -1,14 +1,14 @@
 """Limits of a bookie's server.
 
-Leaves those that every server has to `serving.connection_context`, and the limits of the storage to
-`bookie.config`.
+Leaves those that every server has to `quire.server.connection_context`, and the limits of the
+storage to `bookie.config`.
 """
 
 from dataclasses import dataclass
 
 from bookie.wire.batch import ENTRY_BYTES_MAX
 from bookie.wire.frames import FRAME_BYTES_MAX
-from serving.connection_context import ConnectionLimits
+from quire.server.connection_context import ConnectionLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ from bookie.wire.messages import Status
 from metadata.callbacks import Callbacks
 from metadata.ids import EntryId, LedgerId
 from metadata.store.interface import Cancel
-from serving.latency import LatencyCounts
+from quire.server.latency import LatencyCounts
 
 
 class BookieStorage:

@@ -38,7 +38,7 @@ from bookie.storage.reading import StorageReader
 from bookie.storage.rebuild import Rebuilder
 from bookie.storage.recent import RecentEntries
 from bookie.storage.writability import Reason, Writability
-from serving.latency import BOUNDS_S, LatencyCounts
+from quire.server.latency import BOUNDS_S, LatencyCounts
 
 REST_SHARE: Final = 9.0
 """Rest between the transactions of a checkpoint that nothing waits for, as a multiple of its work.

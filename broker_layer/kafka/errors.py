@@ -6,7 +6,7 @@ Leaves error codes to `kafka.error_codes`, and failures of topics to `broker_lay
 from typing import NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
-from metadata.errors import CopyableError
+from quire.copyable import CopyableError
 
 
 class RecordError(NamedTuple):

@@ -19,8 +19,8 @@ from broker_layer.security.acl_table import AclTable, Client, Decision
 from broker_layer.security.rights import Rights
 from metadata.security.acls import AclBinding, Operation, ResourceType
 from metadata.store.interface import Cancel, WatchCallback
-from security.principal import Principal
-from serving.audit_log import AuditLog
+from quire.identity.principal import Principal
+from quire.server.audit_log import AuditLog
 
 DECISIONS_MAX: Final = 20_000
 """Maximum number of decisions in the cache; it is emptied at the limit."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.security.protocols import SecurityProtocol
-from security.errors import JwksError
-from security.sasl.jwks_documents import check_url
-from security.sasl.mechanism import Mechanism
-from security.sasl.tokens import TokenRules
-from serving.errors import OptionError
-from serving.option_reading import option
-from serving.security_options import CertificateOptions
+from quire.identity.errors import JwksError
+from quire.identity.sasl.jwks_documents import check_url
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl.tokens import TokenRules
+from quire.server.errors import OptionError
+from quire.server.option_reading import option
+from quire.server.security_options import CertificateOptions
 
 SECRET_MECHANISMS: Final = (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
 """Mechanisms whose messages can be used by others that read them."""

@@ -1,6 +1,6 @@
 """Login of a broker or a command at a broker, at the begin of a connection.
 
-Leaves the messages of the mechanism to `security.sasl`, and the requests that follow to
+Leaves the messages of the mechanism to `quire.identity.sasl`, and the requests that follow to
 `broker_layer.peer_connection`.
 
 Invariants: a password is sent only over TLS. What the other side says is shown in errors up to
@@ -26,9 +26,9 @@ from broker_layer.kafka.login_messages import (
 )
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
-from security.errors import SaslError
-from security.sasl.mechanism import Mechanism, run_at_once
-from security.sasl_access import PLAIN_NEEDS_TLS, SaslAccess
+from quire.identity.errors import SaslError
+from quire.identity.sasl.mechanism import Mechanism, run_at_once
+from quire.identity.sasl_access import PLAIN_NEEDS_TLS, SaslAccess
 
 VERSION: Final = 1
 """Version of both requests: the last one without flexible headers."""

@@ -41,7 +41,7 @@ from metadata.security.quotas import (
     entity_of,
     node_name,
 )
-from serving.audit_log import AuditLog
+from quire.server.audit_log import AuditLog
 
 ALTERED_MAX: Final = 1_000
 """Maximum number of entities that one request alters."""

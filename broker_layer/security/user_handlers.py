@@ -38,8 +38,8 @@ from metadata.security.errors import (
 from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
 from metadata.security.users import UserRecord, check_user_name
-from security.sasl.credentials import ScramCredential, ScramMechanism, credential_of
-from serving.audit_log import AuditLog
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism, credential_of
+from quire.server.audit_log import AuditLog
 
 DESCRIBED_MAX: Final = 5_000
 """Maximum number of users in one description: encoding it takes about 0.1 s."""

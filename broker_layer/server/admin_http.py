@@ -1,6 +1,6 @@
 """Read-only HTTP API of a broker: its state and the partitions that it leads.
 
-Leaves the port and the metrics to `serving.admin`, and the rows of partitions to
+Leaves the port and the metrics to `quire.server.admin`, and the rows of partitions to
 `control.partition_table`.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from broker_layer.server.metrics import LedPartition
-from serving.admin import Readiness, answer_live, readiness_handler
+from quire.server.admin import Readiness, answer_live, readiness_handler
 
 
 @dataclass(eq=False, repr=False)

@@ -33,7 +33,7 @@ from broker_layer.server.request_tasks import RequestTasks
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.server.unreadable_records import UnreadableRecords
 from metadata.security.quota_set import QuotaSet
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 
 if TYPE_CHECKING:
     from broker_layer.server.exchange import RawHandler

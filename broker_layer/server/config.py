@@ -1,13 +1,13 @@
 """Limits of a broker's server.
 
-Leaves those that every server has to `serving.connection_context`, reading them from a file to
+Leaves those that every server has to `quire.server.connection_context`, reading them from a file to
 `options`, and the limits of a topic to `log.settings`.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from serving.connection_context import ConnectionLimits
+from quire.server.connection_context import ConnectionLimits
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -1,14 +1,14 @@
 """Counters of a broker's server.
 
-Leaves counters of connections to `serving.connection_context`, and the kinds and help texts to
+Leaves counters of connections to `quire.server.connection_context`, and the kinds and help texts to
 `metric_help`.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
-from serving.connection_context import ConnectionCounters
-from serving.latency import LatencyCounts
+from quire.server.connection_context import ConnectionCounters
+from quire.server.latency import LatencyCounts
 
 LATENCY_BOUNDS_S: Final = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker_layer.kafka.frames import RequestHeader, response_frame
 from broker_layer.request_context import RequestContext
-from security.principal import Principal
+from quire.identity.principal import Principal
 
 if TYPE_CHECKING:
     from broker_layer.server.quotas.work_time import WorkTime

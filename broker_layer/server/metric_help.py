@@ -7,7 +7,7 @@ Invariant: every field of `BrokerCounters` has an item here; a test compares the
 
 from typing import Final
 
-from serving.metrics import counter, gauge
+from quire.server.metrics import counter, gauge
 
 PREFIX: Final = "quire_broker"
 

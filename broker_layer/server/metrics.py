@@ -1,7 +1,8 @@
 """Prometheus metrics of a broker.
 
 Leaves counting to `counters`, the partitions' state to `control.partition_table`, help texts to
-`metric_help`, and the format to `serving.metrics`. Values are read only when metrics are requested.
+`metric_help`, and the format to `quire.server.metrics`. Values are read only when metrics are
+requested.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,8 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.metric_help import LABELLED, LATENCIES, PARTITION, PLAIN, PREFIX
-from serving.metrics import described_metric, histogram_metric, labelled_counter
-from serving.overriding import override
+from quire.server.metrics import described_metric, histogram_metric, labelled_counter
+from quire.server.overriding import override
 
 PARTITIONS_SHOWN_MAX: Final = 2_000
 """Maximum number of partitions with own series; the totals include all partitions."""

@@ -1,13 +1,13 @@
 """Spans of Produce and Fetch requests, with the names of OpenTelemetry's conventions for messaging.
 
-Leaves where spans go to `tracing`.
+Leaves where spans go to `quire.tracing`.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
-from tracing.spans import AttributeValue, SpanKind, record
+from quire.tracing.spans import AttributeValue, SpanKind, record
 
 SYSTEM: Final = "messaging.system"
 OPERATION: Final = "messaging.operation.name"

@@ -1,6 +1,6 @@
 """Tasks that answer requests, and the handling of their failures.
 
-Leaves their work to the services, and the turns of large ones to `serving.step_turns`.
+Leaves their work to the services, and the turns of large ones to `quire.server.step_turns`.
 
 Invariant: the failure of a task affects only the connection of its request.
 """
@@ -13,9 +13,9 @@ from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.quotas.work_time import TimedWork
 from metadata.cancelling import cancel_and_wait
-from security.fair_queue import QueueFullError
-from serving.server_log import ServerLog
-from serving.step_turns import StepTurns
+from quire.identity.fair_queue import QueueFullError
+from quire.server.server_log import ServerLog
+from quire.server.step_turns import StepTurns
 
 
 class RequestTasks:

@@ -2,13 +2,13 @@
 
 Leaves the answer to the service of the request; clients retry.
 
-Invariant: `serving.server_log` limits the number of lines, however often clients retry.
+Invariant: `quire.server.server_log` limits the number of lines, however often clients retry.
 """
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from ledger_client.errors import EntryLostError, LedgerError
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 
 
 class UnreadableRecords:

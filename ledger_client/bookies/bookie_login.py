@@ -1,6 +1,6 @@
 """Login of this client at one bookie, after the hello.
 
-Leaves the messages of SCRAM to `security.sasl`, and the connection to
+Leaves the messages of SCRAM to `quire.identity.sasl`, and the connection to
 `ledger_client.bookies.connection`.
 
 Invariants: the password does not leave this process. A bookie is used only once it has proved that
@@ -22,9 +22,9 @@ from bookie.wire.messages import (
 )
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from metadata.ids import BookieId
-from security.errors import SaslError, SecurityError
-from security.sasl.mechanism import Mechanism, run_at_once
-from security.sasl_access import SaslAccess
+from quire.identity.errors import SaslError, SecurityError
+from quire.identity.sasl.mechanism import Mechanism, run_at_once
+from quire.identity.sasl_access import SaslAccess
 
 MESSAGES_MAX: Final = 8
 """Maximum number of messages of one login; SCRAM has two."""

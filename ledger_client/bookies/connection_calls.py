@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
-from metadata.errors import CopyableError
 from metadata.ids import BookieId, EntryId, LedgerId
+from quire.copyable import CopyableError
 
 
 class CallFailure(StrEnum):

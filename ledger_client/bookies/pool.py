@@ -51,8 +51,8 @@ from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import Observer
 from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, EntryId, LedgerId
-from security.renewed_tls import ContextSource
-from security.sasl_access import SaslAccess
+from quire.identity.renewed_tls import ContextSource
+from quire.identity.sasl_access import SaslAccess
 
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum total size of the buffers of large answers that are kept for reuse."""

@@ -36,8 +36,8 @@ from ledger_client.config import ClientConfig
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
-from security.renewed_tls import ContextSource
-from security.sasl_access import SaslAccess
+from quire.identity.renewed_tls import ContextSource
+from quire.identity.sasl_access import SaslAccess
 
 RECONNECT_DELAY_MIN_S: Final = 0.05
 SETTLED_AFTER_S: Final = 5.0

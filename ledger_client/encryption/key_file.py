@@ -23,8 +23,8 @@ from ledger_client.encryption.keys import Encryption
 from ledger_client.encryption.ledger_cipher import KEY_BYTES, require_library
 from ledger_client.errors import KeyFileError
 from metadata.ledgers.payload_encryption import is_key_id
-from security.errors import SecretError
-from security.secret_files import read_bounded
+from quire.identity.errors import SecretError
+from quire.identity.secret_files import read_bounded
 
 KEY_FILE_BYTES_MAX: Final = 1024 * 1024
 _FIELDS: Final = frozenset(("current", "keys"))

@@ -1,6 +1,7 @@
 """Repair of a range of entries on a bookie that is a member already: read elsewhere, stored again.
 
-Leaves finding the range to the bookie, and which ranges may be repaired to `repair.bad_entries`.
+Leaves finding the range to the bookie, and which ranges may be repaired to
+`quire.repair.bad_entries`.
 
 Invariants: an entry is stored only after another copy of it was read with valid digests; the bookie
 replaces only what it cannot read itself; only this range is copied; the metadata does not change.

@@ -48,7 +48,7 @@ from metadata.errors import (
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
-from tracing import spans as tracing
+from quire.tracing import spans as tracing
 
 SPARED_S: Final = 1.0
 """In-sync mode: time for which the fence of an unreachable member is requested again when the

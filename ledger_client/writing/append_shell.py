@@ -46,7 +46,7 @@ from metadata.ids import (
     Version,
 )
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from tracing import spans as tracing
+from quire.tracing import spans as tracing
 
 READ_BACK_PAUSE_S: Final = 0.2
 STORED: Final = Status.OK

@@ -16,7 +16,7 @@ from bookie.wire.batch import build_batch
 from ledger_client.digest import LedgerKeys
 from ledger_client.encryption.sealing import PayloadSealer
 from metadata.ids import NO_ENTRY, EntryId
-from tracing import spans as tracing
+from quire.tracing import spans as tracing
 
 
 @dataclass(slots=True)

@@ -10,5 +10,5 @@
 - `store`: metadata store over a gateway.
 - `opening`: opens the store that a metadata URI names.
 
-Leaves the server to the package `gateway`.
+Leaves the server to `quire.gateway`.
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from metadata.store.interface import OPERATION_TIMEOUT_S, SESSION_TIMEOUT_S, MetadataStore
 from metadata.store.uri import GATEWAY_SCHEME, MetadataUri, parse_metadata_uri
 from metadata.store.zookeeper.store import open_store as open_zookeeper
-from security.client_file import identity_in
+from quire.identity.client_file import identity_in
 
 if TYPE_CHECKING:
     from metadata.gateway.store import GatewayMetadataStore

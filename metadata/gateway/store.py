@@ -58,7 +58,7 @@ from metadata.store.interface import (
 )
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri
-from security.renewed_tls import ContextSource
+from quire.identity.renewed_tls import ContextSource
 
 
 class GatewayMetadataStore:

@@ -13,7 +13,7 @@ Source: protocol rule 12.2.
 
 from typing import Final
 
-from security.principal import parse_principal
+from quire.identity.principal import parse_principal
 
 OWNER_CHARACTERS_MAX: Final = 512
 NO_OWNER: Final = ""

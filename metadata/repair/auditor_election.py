@@ -1,8 +1,8 @@
 """Election of one process as the auditor.
 
-Leaves the election itself to `metadata.store.election`, and what an auditor does to `repair`. An
-auditor publishes jobs and changes states of bookies by compare-and-set alone, so two processes that
-both act as auditor for a moment do no harm.
+Leaves the election itself to `metadata.store.election`, and what an auditor does to `quire.repair`.
+An auditor publishes jobs and changes states of bookies by compare-and-set alone, so two processes
+that both act as auditor for a moment do no harm.
 
 Format: the value of `/repair/auditor` is that of an ephemeral node (`ephemeral.py`); its content is
 a msgpack array [1, auditor id str].

@@ -1,7 +1,7 @@
 """Published job of repair: one ledger that needs copies, its name and its bytes. Pure.
 
-Leaves what a ledger needs, and the meaning of an urgency, to `repair.needs`, and storing jobs to
-`job_store.py`.
+Leaves what a ledger needs, and the meaning of an urgency, to `quire.repair.needs`, and storing jobs
+to `job_store.py`.
 
 Format: the name is `<urgency, 1 digit>-<bytes, 16 digits>-<ledger id, 19 digits>`; the value is a
 msgpack array [1, urgency int, bytes int, [reason str], state str, blocked reason str, since int in

@@ -1,7 +1,7 @@
 """Workers of repair that are up: each is registered, and all know how many there are.
 
-Leaves what a worker does, and its share of the cluster's ceiling, to `repair`; holding the node to
-`ephemeral.py`, and following the nodes of other workers to `child_values.py`.
+Leaves what a worker does, and its share of the cluster's ceiling, to `quire.repair`; holding the
+node to `ephemeral.py`, and following the nodes of other workers to `child_values.py`.
 
 Format: the value of `/repair/workers/<worker id>` is that of an ephemeral node (`ephemeral.py`)
 without content.

@@ -32,7 +32,7 @@ from metadata.msgpack_fields import (
     unpack_versioned,
 )
 from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
-from security.principal import USER, parse_principal
+from quire.identity.principal import USER, parse_principal
 
 ACL_SHARDS: Final = 64
 BINDINGS_MAX: Final = 1_000

@@ -4,8 +4,8 @@ Leaves the rights of each role to `node_rights.py`, and following the record to
 `followed_rights.py`.
 
 Format: the value of `/node-rights` is a msgpack array [1, array of the servers' identities, array
-of the clients']; both are texts of `security.zookeeper_access`. Without servers, nodes are open to
-every process.
+of the clients']; both are texts of `quire.identity.zookeeper_access`. Without servers, nodes are
+open to every process.
 
 Invariants: an identity has one role; a record with clients has servers.
 

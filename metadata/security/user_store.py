@@ -28,7 +28,7 @@ from metadata.security.users import (
 from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.interface import MetadataStore, find
 from metadata.store.value_changes import change_node
-from security.sasl.credentials import ScramCredential, ScramMechanism
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 
 UserChange = Callable[[UserRecord | None], UserRecord | None]
 """Function that returns the wanted user, from the stored one. None is a user that does not exist.

@@ -20,8 +20,8 @@ from metadata.paths import USERS, user_path
 from metadata.security.users import UserRecord, name_of_node, revoked, unpack_user
 from metadata.store.child_values import ChildValues
 from metadata.store.interface import Cancel, MetadataStore
-from security.sasl.credential_forms import CredentialForms
-from security.sasl.credentials import ScramCredential, ScramMechanism
+from quire.identity.sasl.credential_forms import CredentialForms
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 
 RevocationCallback = Callable[[str, frozenset[ScramMechanism]], None]
 """Takes the name of a user, and the mechanisms whose old credential no longer holds."""

@@ -1,6 +1,6 @@
 """A user and its credentials as an immutable value, the allowed changes, and its bytes. Pure.
 
-Leaves storing it to `user_store.py`, and credentials to `security.sasl.credentials`.
+Leaves storing it to `user_store.py`, and credentials to `quire.identity.sasl.credentials`.
 
 Format: the value of `/security/users/<name>` is a msgpack array
 
@@ -35,7 +35,7 @@ from metadata.msgpack_fields import (
     unpack_versioned,
 )
 from metadata.security.errors import CredentialNotFoundError, InvalidUserNameError
-from security.sasl.credentials import ScramCredential, ScramMechanism, parse_credential
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism, parse_credential
 
 NAME_CHARACTERS_MAX: Final = 255
 USERS_MAX: Final = 100_000

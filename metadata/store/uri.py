@@ -5,7 +5,7 @@ Leaves connecting to `zookeeper/store.py` and `metadata.gateway.opening`.
 Format: `zk://host:port[,host:port...][/chroot][?client=file]` names servers of ZooKeeper, and
 `gateway://host:port[,host:port...][?client=file]` gateways of one cluster; the default port is 2181
 or 2188; an IPv6 address is written in brackets. The file has the client's certificates and logins
-(`security.client_file`).
+(`quire.identity.client_file`).
 """
 
 import re

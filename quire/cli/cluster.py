@@ -1,6 +1,6 @@
 """`quire cluster`: its creation, and its health: bookies that are down, ledgers that lack copies.
 
-Leaves the checks to `quire.health`, losses that may come to `cluster_loss`, and versions to
+Leaves the checks to `quire.operate.health`, losses that may come to `cluster_loss`, and versions to
 `cluster_version`.
 """
 
@@ -15,8 +15,8 @@ from quire.cli.command_line import Noun, later, metadata_address
 from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
 from quire.errors import ExitCode
-from quire.findings import EXAMPLES_MAX, LedgerFinding, by_advice
-from quire.health import Health, check_health, health_as_json
+from quire.operate.findings import EXAMPLES_MAX, LedgerFinding, by_advice
+from quire.operate.health import Health, check_health, health_as_json
 
 FINDINGS_SHOWN_MAX: Final = 100
 

@@ -1,6 +1,6 @@
 """`quire cluster if-lost`: what the loss of some bookies would take from the ledgers.
 
-Leaves counting copies to `quire.copy_counts`.
+Leaves counting copies to `quire.operate.copy_counts`.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
-from quire.copy_counts import Loss, fewest_copies, loss_of
 from quire.errors import ExitCode
+from quire.operate.copy_counts import Loss, fewest_copies, loss_of
 
 LEDGERS_SHOWN_MAX: Final = 100
 DATA_AT_RISK: Final = (Loss.UNREADABLE, Loss.MAY_BE_UNREADABLE)

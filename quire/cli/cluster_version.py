@@ -1,6 +1,6 @@
 """`quire cluster version`: the version of each server, and whether an upgrade is complete.
 
-Leaves the order of versions to `quire.server_versions`.
+Leaves the order of versions to `quire.operate.server_versions`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from metadata.registry.registration import BookieRegistration
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Json, Output
 from quire.errors import ExitCode
-from quire.server_versions import ServerVersion, oldest_build, upgrade_sentence
+from quire.operate.server_versions import ServerVersion, oldest_build, upgrade_sentence
 
 API_SHOWN = "Fetch"
 """API whose versions a broker's line shows; `-o json` lists all."""

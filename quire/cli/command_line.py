@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from quire.cli.output import Output
 from quire.errors import NeedsConsentError, UsageError
-from serving.overriding import override
+from quire.server.overriding import override
 
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 

@@ -1,7 +1,7 @@
 """`quire config show|check`: the resulting configuration of a server, and the check of a file.
 
 Leaves the options and their bounds to the `options` module of each kind of server, and
-their order of precedence to `serving.option_reading`.
+their order of precedence to `quire.server.option_reading`.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from quire.cli.config_lines import located, without_tables
 from quire.cli.output import Output
 from quire.cli.server_options import load_given, read_config_file
 from quire.errors import ExitCode, UsageError
-from serving.errors import OptionError
-from serving.option_reading import TABLE_IN_FILE, TABLES, OptionInfo, Value, known_name
+from quire.server.errors import OptionError
+from quire.server.option_reading import TABLE_IN_FILE, TABLES, OptionInfo, Value, known_name
 
 GIVEN_LATER = "(given when it is started)"
 TRY_NEXT = "quire config show"
@@ -92,8 +92,8 @@ def _servers(text: str | None) -> tuple[_Server, ...]:
     """
     from bookie import options as bookie
     from broker_layer import options as broker
-    from gateway import options as gateway
     from quire.console import options as console
+    from quire.gateway import options as gateway
     from quire.zookeeper import options as zookeeper
 
     tables = _tables(text).get(bookie.TABLE, {})
@@ -160,7 +160,7 @@ def _load_broker(text: str | None) -> object:
 
 
 def _load_gateway(text: str | None) -> object:
-    from gateway.options import load_options
+    from quire.gateway.options import load_options
 
     return load_given(load_options, text, {}, try_next=TRY_NEXT)
 

@@ -1,7 +1,7 @@
 """Lines of a configuration file, for errors about its options.
 
-Leaves reading and checking the file to `serving.option_reading`; this only looks for lines that
-begin like those errors name them.
+Leaves reading and checking the file to `quire.server.option_reading`; this only looks for lines
+that begin like those errors name them.
 
 Invariant: an error without a known line is reported without one.
 """
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from serving.option_reading import TABLE_IN_FILE
+from quire.server.option_reading import TABLE_IN_FILE
 
 _TABLE: Final = re.compile(r"\s*(\[{1,2})\s*(\w+)\s*\]{1,2}")
 _ASSIGNMENT: Final = re.compile(r"\s*\"?(\w+)\"?\s*=")

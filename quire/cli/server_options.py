@@ -13,8 +13,8 @@ from typing import Literal, TypeVar
 
 from quire.cli.command_line import VerbParser
 from quire.errors import UsageError
-from serving.errors import OptionError
-from serving.option_reading import OptionInfo, Value
+from quire.server.errors import OptionError
+from quire.server.option_reading import OptionInfo, Value
 
 OptionsT = TypeVar("OptionsT")
 Switch = Literal["store_true"] | type[argparse.BooleanOptionalAction]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from quire.errors import UsageError
-from serving.errors import OptionError
-from serving.option_reading import Value, known_name
+from quire.server.errors import OptionError
+from quire.server.option_reading import Value, known_name
 
 TRY_NEXT: Final = "quire up --help"
 OWN_BOOKIE_OPTIONS: Final = ("data_dir", "metadata", "die_with_parent")

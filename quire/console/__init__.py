@@ -1,6 +1,6 @@
 """Console: pages of a cluster for a browser. A client of the cluster, which may stop at any time.
 
-Leaves the checks and figures to `quire.health` and the modules beside it. The directories
+Leaves the checks and figures to `quire.operate.health` and the modules beside it. The directories
 `templates` and `static` have the HTML of the pages, and style sheets and scripts.
 
 - `options`: options of a console.

@@ -1,6 +1,6 @@
 """Admin servers of bookies, as pages ask them.
 
-Leaves HTTP to `quire.admin_api`, and what to ask to the pages.
+Leaves HTTP to `quire.operate.admin_api`, and what to ask to the pages.
 
 Invariant: a server that did not answer in time is not asked again for SILENT_S, so that a bookie
 that hangs delays one page and not each of them.
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from quire.admin_api import AdminSilentError, Json, get_json, get_text
-from security.client_file import ClientFile
+from quire.identity.client_file import ClientFile
+from quire.operate.admin_api import AdminSilentError, Json, get_json, get_text
 
 SILENT_S: Final = 10.0
 

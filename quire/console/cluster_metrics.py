@@ -1,7 +1,7 @@
 """Prometheus metrics of the complete cluster, from what the console knows of it.
 
-Leaves the check of all ledgers to `survey`, figures of repair to `quire.repair_summary`, and
-metrics of single servers to those servers. This code runs only for a request of the metrics.
+Leaves the check of all ledgers to `survey`, figures of repair to `quire.operate.repair_summary`,
+and metrics of single servers to those servers. This code runs only for a request of the metrics.
 
 Invariant: a figure that is not known, because no check has ended or the metadata service does not
 answer, is absent; it is never 0.
@@ -27,9 +27,9 @@ from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.store.interface import find
 from quire.cli.repair.repair_status import read_summary
 from quire.console.survey import Survey, Surveyed
-from quire.health import Health
-from quire.repair_summary import URGENCY_TEXTS, RepairSummary
-from serving.overriding import override
+from quire.operate.health import Health
+from quire.operate.repair_summary import URGENCY_TEXTS, RepairSummary
+from quire.server.overriding import override
 
 PREFIX: Final = "quire_cluster"
 READ_S_MAX: Final = 5.0

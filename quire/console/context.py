@@ -18,8 +18,8 @@ from quire.console.admin_servers import AdminServers
 from quire.console.latency.append_ring import AppendRing
 from quire.console.survey import Survey
 from quire.console.templating import Templates
-from security.client_file import ClientFile
-from serving.server_log import ServerLog
+from quire.identity.client_file import ClientFile
+from quire.server.server_log import ServerLog
 
 HTML: Final = "text/html"
 PAGE_S_MAX: Final = 10.0

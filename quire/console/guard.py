@@ -1,7 +1,7 @@
 """What each request needs before a page serves it, and the headers of each answer.
 
 Leaves which hosts, origins and forms are right to `access`, logins to `sessions`, and certificates
-and the token of programs to `serving.admin`.
+and the token of programs to `quire.server.admin`.
 
 Invariants: only a route that `context.Route` declares as open is served without a login where one
 is needed; only a request with a login, from a page of this console, with the form's token, changes
@@ -20,7 +20,6 @@ from aiohttp import web
 
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
-from quire.admin_api import AdminApiError
 from quire.console.access import HEADERS, is_known_host, is_own_origin
 from quire.console.context import (
     ANYBODY,
@@ -34,9 +33,10 @@ from quire.console.context import (
 )
 from quire.console.sessions import Sessions
 from quire.errors import CommandError, ExitCode
-from security.errors import SecurityError
-from serving.admin import AUTHORIZATION, BEARER, AdminAccess
-from serving.token_check import TooManyLoginsError
+from quire.identity.errors import SecurityError
+from quire.operate.admin_api import AdminApiError
+from quire.server.admin import AUTHORIZATION, BEARER, AdminAccess
+from quire.server.token_check import TooManyLoginsError
 
 AWAY_S_MAX: Final = 2.0
 """Time for one page while there is no connection to the metadata service."""

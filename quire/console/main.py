@@ -1,7 +1,7 @@
 """Process of one console: the only place that connects to the real cluster.
 
 Leaves the parts of a console to `server`, the tasks common to all server processes to
-`serving.process`, and the command line to `quire.cli`.
+`quire.server.process`, and the command line to `quire.cli`.
 
 Format of standard output: one JSON line once the console serves: {"id", "address", "pid"}, and
 "login_token" if one was made for this run.
@@ -15,8 +15,8 @@ from ledger_client.cluster_access import identity_of, open_cluster
 from metadata.errors import MetadataError
 from quire.console.options import ConsoleOptions
 from quire.console.server import KIND, ConsoleServer
-from security.errors import SecurityError
-from serving.process import ServerProcess, first_of, print_ready, run_server
+from quire.identity.errors import SecurityError
+from quire.server.process import ServerProcess, first_of, print_ready, run_server
 
 
 def run_console(options: ConsoleOptions) -> int:

@@ -1,7 +1,7 @@
 """Options of one console, each with its default, its bounds and its meaning.
 
 Leaves opening the file and the names of flags to `quire.cli`, and reading values to
-`serving.option_reading`.
+`quire.server.option_reading`.
 
 Format: the `[console]` table of a TOML file; `QUIRE_CONSOLE_<OPTION>` and `QUIRE_METADATA` override
 it; flags override both.
@@ -17,9 +17,9 @@ from metadata.errors import InvalidUriError
 from metadata.security.client_principals import parse_principals
 from metadata.store.uri import parse_metadata_uri
 from quire.console.access import BASE_PATH_RULE, is_base_path
-from security.server_tls import ClientCertificates
-from serving.errors import OptionError
-from serving.option_reading import (
+from quire.identity.server_tls import ClientCertificates
+from quire.server.errors import OptionError
+from quire.server.option_reading import (
     METADATA_DEFAULT,
     OptionTable,
     Value,
@@ -28,8 +28,8 @@ from serving.option_reading import (
     option,
     read_options,
 )
-from serving.overriding import override
-from serving.security_options import SecurityOptions, TlsMode, is_loopback
+from quire.server.overriding import override
+from quire.server.security_options import SecurityOptions, TlsMode, is_loopback
 
 TABLE: Final = "console"
 VARIABLE_PREFIX: Final = "QUIRE_CONSOLE_"

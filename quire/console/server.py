@@ -38,15 +38,15 @@ from quire.console.pages.transactions_page import TransactionPages
 from quire.console.sessions import TOKEN_BYTES, Sessions
 from quire.console.survey import Survey
 from quire.console.templating import Templates, load_static
-from security.client_file import ClientFile
-from serving.admin import AdminAccess, answer_live, readiness_handler
-from serving.errors import CannotListenError
-from serving.http_ports.http_listening import HttpLimits, HttpListener, http_runner
-from serving.metrics import CONTENT_TYPE, metrics_text
-from serving.process_metrics import ProcessMetrics
-from serving.security_options import TlsMode
-from serving.served_tls import ServedTls
-from serving.server_log import ServerLog
+from quire.identity.client_file import ClientFile
+from quire.server.admin import AdminAccess, answer_live, readiness_handler
+from quire.server.errors import CannotListenError
+from quire.server.http_ports.http_listening import HttpLimits, HttpListener, http_runner
+from quire.server.metrics import CONTENT_TYPE, metrics_text
+from quire.server.process_metrics import ProcessMetrics
+from quire.server.security_options import TlsMode
+from quire.server.served_tls import ServedTls
+from quire.server.server_log import ServerLog
 
 KIND: Final = "console"
 BODY_BYTES_MAX: Final = 65_536

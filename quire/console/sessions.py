@@ -1,7 +1,7 @@
 """Sessions of people who logged in to a console with its token.
 
 Leaves the cookie to `guard`, and comparing tokens, in forms and in headers together, to
-`serving.token_check`.
+`quire.server.token_check`.
 
 Invariants: a session ends SESSION_S after its login, and when the console stops; at most
 SESSIONS_MAX exist, the oldest one ends first.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from serving.token_check import TokenCheck
+from quire.server.token_check import TokenCheck
 
 SESSION_S: Final = 12 * 3600.0
 SESSIONS_MAX: Final = 1_000

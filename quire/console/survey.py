@@ -1,6 +1,7 @@
 """Checks of the complete cluster in the background, so that no page waits for one.
 
-Leaves the check to `quire.health`, and which copies would be lost to `quire.copy_counts`.
+Leaves the check to `quire.operate.health`, and which copies would be lost to
+`quire.operate.copy_counts`.
 
 Invariants: one check runs at a time, and reads at most READS_AT_ONCE ledgers at once; after each
 one there is a pause of at least REST times its length; a check that fails leaves the last result,
@@ -17,9 +18,9 @@ from ledger_client.cluster_access import Cluster
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.copy_counts import Loss, WriteSet, fewest_copies_of, loss_of, write_sets
-from quire.health import Health, check_health
-from serving.server_log import ServerLog
+from quire.operate.copy_counts import Loss, WriteSet, fewest_copies_of, loss_of, write_sets
+from quire.operate.health import Health, check_health
+from quire.server.server_log import ServerLog
 
 READS_AT_ONCE: Final = 64
 REST: Final = 4.0

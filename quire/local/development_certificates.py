@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from security.errors import CertificateError
-from serving.process import wall_clock_ms
+from quire.identity.errors import CertificateError
+from quire.server.process import wall_clock_ms
 
 AUTHORITY: Final = "ca"
 AUTHORITY_DAYS: Final = 3_650

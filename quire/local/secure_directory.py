@@ -1,14 +1,14 @@
 """Directory with certificates for every role of a development cluster, and the files that use them.
 
 Leaves making certificates to `quire.local.development_certificates`, and the servers' options to
-`serving.security_options`.
+`quire.server.security_options`.
 
 Format: the authority (`ca.pem`); for each server role and each client `<name>.pem`,
-`<name>-key.pem`, and `<name>.toml`, a client's file (`security.client_file`) that the metadata URI
-names. A client also has `<name>.password`, and `<name>.properties`, the settings of Kafka's tools
-for a login with it; `<name>-keystore.pem`, the key and the certificate in one file as Java reads
-them, and `<name>-certificate.properties`, the settings of Kafka's tools for this certificate.
-`admin-token`, if it is wanted, is the secret of the servers' admin ports.
+`<name>-key.pem`, and `<name>.toml`, a client's file (`quire.identity.client_file`) that the
+metadata URI names. A client also has `<name>.password`, and `<name>.properties`, the settings of
+Kafka's tools for a login with it; `<name>-keystore.pem`, the key and the certificate in one file as
+Java reads them, and `<name>-certificate.properties`, the settings of Kafka's tools for this
+certificate. `admin-token`, if it is wanted, is the secret of the servers' admin ports.
 
 `split` makes a directory for each server role and client, with copies of what it needs, and one for
 what monitors them. None has the authority's key, or the key of another.
@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from quire.identity.errors import CertificateError
 from quire.local.development_certificates import (
     AUTHORITY,
     LOCAL_HOSTS,
     DevelopmentAuthority,
     create_file,
 )
-from security.errors import CertificateError
 
 SERVER_ROLES: Final = ("bookie", "broker", "gateway", "console")
 CLIENT_NAME: Final = "client"

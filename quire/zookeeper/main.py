@@ -1,6 +1,6 @@
 """Process of one ZooKeeper server.
 
-Leaves Java to `server`, the tasks common to all server processes to `serving.process`, and the
+Leaves Java to `server`, the tasks common to all server processes to `quire.server.process`, and the
 command line to `quire.cli`.
 
 Format of standard output: one JSON line once clients are served: {"id", "address", "pid", "java"}.
@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final
 
 from metadata.errors import EmbeddedServerError
+from quire.server.process import ServerProcess, first_of, print_ready, run_server
+from quire.server.server_log import ServerLog
 from quire.zookeeper.options import ZooKeeperOptions
 from quire.zookeeper.server import ZooKeeperServer
-from serving.process import ServerProcess, first_of, print_ready, run_server
-from serving.server_log import ServerLog
 
 KIND: Final = "zookeeper"
 

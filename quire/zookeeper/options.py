@@ -1,7 +1,7 @@
 """Options of one ZooKeeper server, each with its default, its bounds and its meaning.
 
 Leaves opening the file and the names of flags to `quire.cli`, and reading values to
-`serving.option_reading`.
+`quire.server.option_reading`.
 
 Format: the `[zookeeper]` table of a TOML file; `QUIRE_ZOOKEEPER_<OPTION>` overrides it; flags
 override both.
@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from quire.zookeeper import PORT_DEFAULT
-from quire.zookeeper.members import NUMBER_MAX, PORT_MAX, Member, parse_members
-from serving.errors import OptionError
-from serving.option_reading import (
+from quire.server.errors import OptionError
+from quire.server.option_reading import (
     OptionTable,
     Value,
     check_log_level,
@@ -25,7 +23,9 @@ from serving.option_reading import (
     option,
     read_options,
 )
-from serving.security_options import is_loopback
+from quire.server.security_options import is_loopback
+from quire.zookeeper import PORT_DEFAULT
+from quire.zookeeper.members import NUMBER_MAX, PORT_MAX, Member, parse_members
 
 TABLE: Final = "zookeeper"
 VARIABLE_PREFIX: Final = "QUIRE_ZOOKEEPER_"

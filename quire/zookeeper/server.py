@@ -27,10 +27,10 @@ from metadata.store.embedded import (
     spawn_supervised,
 )
 from metadata.store.embedded_java import find_jars, find_java
+from quire.server.security_options import is_wildcard
+from quire.server.server_log import ServerLog
 from quire.zookeeper.options import ZooKeeperOptions
 from quire.zookeeper.settings import java_command, settings_of
-from serving.security_options import is_wildcard
-from serving.server_log import ServerLog
 
 if TYPE_CHECKING:
     import subprocess

@@ -38,7 +38,7 @@ from pyspark.sql.datasource import (
 )
 
 from ledger_client.cluster_access import identity_of
-from security.kafka_settings import kafka_settings
+from quire.identity.kafka_settings import kafka_settings
 from spark_io.errors import OptionError, TooManyRowsError, TransactionError
 from spark_io.sentence_first import sentence_first
 from spark_io.streaming_query import query_id_of_task

@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 from ledger_client.cluster_access import identity_of
 from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import TopicNotFoundError
-from security.kafka_settings import kafka_settings
+from quire.identity.kafka_settings import kafka_settings
 from spark_io.errors import AppendError, NoBrokerError, SchemaError, UnknownTopicError
 from spark_io.sentence_first import sentence_first
 from spark_io.topics.topic_access import TopicServices, access_of

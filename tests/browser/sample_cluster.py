@@ -12,9 +12,9 @@ from typing import Final
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from ledger_client import ClientConfig, LedgerClient, Quorum
-from quire.admin_api import get_json
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+from quire.operate.admin_api import get_json
 from tests.browser.hostile_names import ATTRIBUTE, HOSTILE, IMAGE, REVERSED, SHAPE
 from tests.integration.quire.command import pause_repair, run_quire
 from tests.until import WAIT_S

@@ -1,6 +1,6 @@
 """What faults of a campaign have in common: their record, their stop, and the block that runs them.
 
-Leaves the faults to `faults`, `repair.losses` and `zookeeper.faults`.
+Leaves the faults to `faults`, `quire.repair.losses` and `zookeeper.faults`.
 """
 
 import asyncio

@@ -23,7 +23,6 @@ from metadata.ledgers.lost_entries import LostRange
 
 PACKAGES: Final = (
     "metadata",
-    "serving",
     "bookie",
     "ledger_client",
     "broker_layer",

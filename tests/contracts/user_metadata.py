@@ -11,7 +11,7 @@ import pytest
 from metadata.security.errors import UserExistsError, UserNotFoundError
 from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
-from security.sasl.credentials import ScramMechanism
+from quire.identity.sasl.credentials import ScramMechanism
 from tests.contracts.store_service import StoreService, eventually
 from tests.support.metadata.users import credential
 

@@ -79,7 +79,7 @@ def main() -> int:
         image.run(WITHOUT_JAVA)
         for words in COMMANDS:
             image.run(f"/opt/quire/bin/quire {words} >/dev/null")
-        image.run("/opt/quire/bin/python -m compileall -q /opt/quire/health.py")
+        image.run("/opt/quire/bin/python -m compileall -q /opt/quire/operate/health.py")
     return 0
 
 

@@ -104,7 +104,8 @@ def test_each_pod_is_confined(name: str) -> None:
             "capabilities": {"drop": ["ALL"]},
         }
         for volume in spec["volumes"]:
-            # security.secret_files refuses a secret that others than root and a group may use.
+            # quire.identity.secret_files refuses a secret that others than root and a group may
+            # use.
             assert volume.get("secret", {}).get("defaultMode", 0o440) == 0o440
 
 

@@ -15,12 +15,12 @@ from packaging.requirements import Requirement
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
+from quire.identity.server_tls import ClientCertificates, ServerTls
+from quire.identity.tls import TlsFiles
 from quire.local.secure_directory import SecureDirectory
-from security.server_tls import ClientCertificates, ServerTls
-from security.tls import TlsFiles
-from serving.admin import AdminAccess, AdminContent, AdminServer
-from serving.overriding import override
-from serving.server_log import ServerLog
+from quire.server.admin import AdminAccess, AdminContent, AdminServer
+from quire.server.overriding import override
+from quire.server.server_log import ServerLog
 from tests.deploy.commands import DEPLOY, ROOT
 from tests.deploy.dockerfile import FILE, context_files, instructions
 from tests.supply_chain.lock_file import parse_lock

@@ -32,7 +32,7 @@ from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.registry.positions import PositionStore
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.faults.budget import Budget, Summary
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop

@@ -42,10 +42,10 @@ from bookie.wire.messages import (
 from metadata.ids import BookieId
 from metadata.security.user_store import UserStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from security.errors import SaslError
-from security.sasl.credentials import ScramMechanism, salted_password
-from security.sasl.scram_client import ScramClient
-from security.sasl.sessions import LOGIN_S_MAX
+from quire.identity.errors import SaslError
+from quire.identity.sasl.credentials import ScramMechanism, salted_password
+from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.sessions import LOGIN_S_MAX
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.login_target import QuietAudit
 from tests.fuzz.memory_transport import MemoryTransport

@@ -3,8 +3,8 @@ hello.
 
 Leaves damage to `tests.fuzz.mutations`.
 
-A block of `gateway` is an episode: clients that each send frames at random, one after the other:
-hellos, requests that they may make and others, damaged frames, and pieces of frames.
+A block of `quire.gateway` is an episode: clients that each send frames at random, one after the
+other: hellos, requests that they may make and others, damaged frames, and pieces of frames.
 
 Invariants checked: nothing is read, written or watched before the hello is answered; a secret is
 not sent to any client; a client without a principal changes nothing, and no client changes what is
@@ -21,11 +21,6 @@ from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from gateway.connection import ClientConnection
-from gateway.gateway_context import GatewayContext
-from gateway.limits import GatewayCounters, GatewayLimits
-from gateway.requests import MetadataRequests
-from gateway.sessions import Sessions
 from metadata.gateway.codec import Code, decode_reply, decode_request, reply_frame, request_frame
 from metadata.gateway.errors import GatewayFormatError
 from metadata.gateway.frames import LENGTH_BYTES
@@ -56,7 +51,12 @@ from metadata.store.interface import (
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.number_blocks import pack_block
-from serving.audit_log import AuditLog
+from quire.gateway.connection import ClientConnection
+from quire.gateway.gateway_context import GatewayContext
+from quire.gateway.limits import GatewayCounters, GatewayLimits
+from quire.gateway.requests import MetadataRequests
+from quire.gateway.sessions import Sessions
+from quire.server.audit_log import AuditLog
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.memory_transport import MemoryTransport
 from tests.fuzz.mutations import Mutator

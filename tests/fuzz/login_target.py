@@ -27,13 +27,13 @@ from broker_layer.kafka.login_messages import SaslAuthenticateResponse
 from broker_layer.kafka.messages import decode_response
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.exchange import Exchange
-from security.errors import SaslError
-from security.sasl.credentials import ScramMechanism, salted_password
-from security.sasl.mechanism import Mechanism, SaslClientExchange
-from security.sasl.plain import PlainClient, parse_plain
-from security.sasl.scram_client import ScramClient
-from security.sasl.sessions import LOGIN_S_MAX
-from serving.audit_log import AuditLog
+from quire.identity.errors import SaslError
+from quire.identity.sasl.credentials import ScramMechanism, salted_password
+from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange
+from quire.identity.sasl.plain import PlainClient, parse_plain
+from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.sessions import LOGIN_S_MAX
+from quire.server.audit_log import AuditLog
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.kafka_targets import request_samples
 from tests.fuzz.mutations import Mutator

@@ -17,15 +17,15 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from security.errors import SaslError
-from security.sasl.authenticator import SaslAuthenticator, SaslParts
-from security.sasl.credentials import ScramCredential, ScramMechanism
-from security.sasl.jwks import VerificationKey, find_key
-from security.sasl.mechanism import Mechanism, SaslClientExchange, SaslExchange
-from security.sasl.oauthbearer import OAuthBearerClient
-from security.sasl.plain import PlainClient, parse_plain
-from security.sasl.scram_client import ScramClient
-from security.sasl.tokens import TokenRules, TokenVerifier
+from quire.identity.errors import SaslError
+from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
+from quire.identity.sasl.jwks import VerificationKey, find_key
+from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange, SaslExchange
+from quire.identity.sasl.oauthbearer import OAuthBearerClient
+from quire.identity.sasl.plain import PlainClient, parse_plain
+from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.tokens import TokenRules, TokenVerifier
 from tests.fuzz.findings import require
 from tests.fuzz.targets import ParserTarget
 from tests.support.security import token_parts

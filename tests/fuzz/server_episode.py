@@ -47,7 +47,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import BookieId, EntryId, LedgerId
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.good_client import GoodClient
 from tests.fuzz.memory_transport import MemoryTransport

@@ -48,7 +48,7 @@ from metadata.security.quotas import QuotaKey, entity_of, pack_quota, unpack_quo
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.number_blocks import pack_block, unpack_block
 from quire.errors import DamagedFileError
-from quire.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
+from quire.operate.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
 from tests.fuzz.findings import Check, require
 from tests.fuzz.sealing import seal_export
 from tests.fuzz.targets import KIB, ParserTarget

@@ -18,12 +18,12 @@ from bookie.server.server_access import ANONYMOUS
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages
-from gateway.rights.verdict import Allowed
 from ledger_client.bookies.connection import BookieConnection
 from metadata.ids import EntryId, LedgerId
-from security.errors import SaslError
-from security.sasl.scram import ScramServer
-from security.sasl.scram_messages import ClientFirst
+from quire.gateway.rights.verdict import Allowed
+from quire.identity.errors import SaslError
+from quire.identity.sasl.scram import ScramServer
+from quire.identity.sasl.scram_messages import ClientFirst
 from tests.fuzz import disk_targets, watch, wire_targets
 from tests.fuzz.crc import reference_crc32c
 from tests.fuzz.findings import Tally, require
@@ -211,21 +211,21 @@ def test_a_client_that_drops_a_call_is_found(monkeypatch: pytest.MonkeyPatch, pl
 def test_a_defect_of_sasl_is_found(
     monkeypatch: pytest.MonkeyPatch, place: str, defect: Callable[..., object], what: str
 ) -> None:
-    monkeypatch.setattr(f"security.sasl.{place}", defect)
+    monkeypatch.setattr(f"quire.identity.sasl.{place}", defect)
     assert what in _found_in("sasl")
 
 
 @pytest.mark.parametrize(
     ("place", "defect", "what"),
     [
-        ("security.sasl.scram.proves", lambda *_: True, "served without a login"),
+        ("quire.identity.sasl.scram.proves", lambda *_: True, "served without a login"),
         (
             "broker_layer.server.access.logins.Login.takes",
             lambda *_: False,
             "served without a login",
         ),
-        ("security.sasl.sessions.SaslSession.revoke", lambda *_: None, "password"),
-        ("security.sasl.sessions.SaslSession.forget", lambda *_: None, "a login is left"),
+        ("quire.identity.sasl.sessions.SaslSession.revoke", lambda *_: None, "password"),
+        ("quire.identity.sasl.sessions.SaslSession.forget", lambda *_: None, "a login is left"),
         (
             "broker_layer.server.connections.connection.BrokerConnection.unanswered_count",
             0,
@@ -257,14 +257,18 @@ def test_a_server_that_shows_which_users_exist_is_found(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("place", "defect", "what"),
     [
-        ("gateway.requests.decide_read", lambda *_: None, "a secret is sent"),
+        ("quire.gateway.requests.decide_read", lambda *_: None, "a secret is sent"),
         (
-            "gateway.requests.decide_writes",
+            "quire.gateway.requests.decide_writes",
             lambda *_: Allowed(),
             "changes something",
         ),
-        ("gateway.connection.ClientConnection._drop_watches", lambda _: None, "a watch is left"),
-        ("gateway.connection.decode_request", lambda _: 1 / 0, "ZeroDivisionError"),
+        (
+            "quire.gateway.connection.ClientConnection._drop_watches",
+            lambda _: None,
+            "a watch is left",
+        ),
+        ("quire.gateway.connection.decode_request", lambda _: 1 / 0, "ZeroDivisionError"),
     ],
 )
 def test_a_defect_of_a_gateway_is_found(
@@ -299,10 +303,10 @@ def test_samples_are_what_the_encoders_make(samples: Callable[[], tuple[bytes, .
 @pytest.mark.parametrize(
     ("place", "defect", "what"),
     [
-        ("security.sasl.scram.proves", lambda *_: True, "without a proof"),
+        ("quire.identity.sasl.scram.proves", lambda *_: True, "without a proof"),
         ("bookie.server.server_context.ServerContext._lacks_login", lambda *_: False, "hello"),
-        ("security.sasl.sessions.SaslSession.revoke", lambda *_: None, "without a proof"),
-        ("security.sasl.sessions.SaslSession.forget", lambda *_: None, "a session is left"),
+        ("quire.identity.sasl.sessions.SaslSession.revoke", lambda *_: None, "without a proof"),
+        ("quire.identity.sasl.sessions.SaslSession.forget", lambda *_: None, "a session is left"),
         ("bookie.server.greeting.SaslError", KeyError, "Error"),
     ],
 )

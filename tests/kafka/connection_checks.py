@@ -18,7 +18,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.kafka import java_client, kafka_tools, node_clients
 from tests.kafka.endpoint import Endpoint
 from tests.kafka.scenario import Scenario, check

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from quire.identity.secret_files import read_secret
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
-from security.secret_files import read_secret
 
 MECHANISM: Final = "SCRAM-SHA-512"
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"

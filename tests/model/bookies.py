@@ -31,7 +31,7 @@ from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds, QueuedAd
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.model.words import Answer, Request, entry, length_of, size_of
 from tests.scenarios.words import LEDGER
 

@@ -18,7 +18,7 @@ from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import BookieId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.model.freezing import MetadataPool, clone, freeze
 from tests.model.words import (
     NAMES,

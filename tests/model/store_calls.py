@@ -16,7 +16,7 @@ from metadata.ids import Version
 from metadata.ledgers.codec import encode_ledger_metadata
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.interface import MetadataStore, Stored
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.model.freezing import MetadataPool
 
 if TYPE_CHECKING:

@@ -293,7 +293,7 @@ TARGETS: Final = (
     Target(
         "sessions of clients that log in",
         OTHERS_WANTED,
-        "security/sasl",
+        "quire/identity/sasl",
         ("sessions",),
         ("unit/security/sasl/test_sessions.py",),
     ),
@@ -338,7 +338,7 @@ TARGETS: Final = (
     Target(
         "mechanisms of logins",
         OTHERS_WANTED,
-        "security/sasl",
+        "quire/identity/sasl",
         (
             "authenticator",
             "credentials",
@@ -389,7 +389,7 @@ TARGETS: Final = (
     Target(
         "rights at gateways",
         OTHERS_WANTED,
-        "gateway/rights",
+        "quire/gateway/rights",
         ("chain_changes", "chain_rules", "decisions", "id_rules", "ledger_changes", "ledger_rules"),
         ("unit/gateway/rights",),
     ),

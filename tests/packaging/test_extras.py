@@ -26,7 +26,7 @@ USES = {
     "server": "from bookie.main import run_bookie",
     "broker": "import re2; from broker_layer.main import run_broker",
     "encryption": "import cryptography; from ledger_client import read_key_file",
-    "otel": "from tracing.exporting import use_application; use_application()",
+    "otel": "from quire.tracing.exporting import use_application; use_application()",
     "spark-worker": "import spark_io, cramjam, kafka, pyarrow",
     "spark": "from spark_io import register; import pyspark, pyarrow, pandas",
     "spark-connect": "from spark_io import register; import pyspark.sql.connect.session",

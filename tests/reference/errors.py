@@ -18,8 +18,8 @@ MODULES: Final = {
         "metadata.gateway.errors",
     ),
     "bookie": ("bookie.errors", "bookie.server_errors", "bookie.wire.errors"),
-    "security": ("security.errors",),
-    "serving": ("serving.errors",),
+    "security": ("quire.identity.errors",),
+    "serving": ("quire.server.errors",),
     "broker_layer": (
         "broker_layer.errors",
         "broker_layer.kafka.errors",

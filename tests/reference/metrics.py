@@ -11,11 +11,11 @@ from bookie.server.server_counters import ServerCounters
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.metrics import BrokerMetrics
-from gateway.limits import GatewayCounters
-from gateway.metrics import GatewayMetrics
 from metadata.repair.scrub import NEVER_SCRUBBED
 from quire.console.cluster_metrics import BrokersSeen, ClusterMetrics
-from serving.process_metrics import ProcessMetrics
+from quire.gateway.limits import GatewayCounters
+from quire.gateway.metrics import GatewayMetrics
+from quire.server.process_metrics import ProcessMetrics
 from tests.reference.markdown import code, page, prose, table
 from tests.support.bookie.manual_storage import ManualStorage
 from tests.support.quire.cluster_samples import sample_repair, sample_survey

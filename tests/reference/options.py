@@ -8,13 +8,13 @@ from typing import Final
 
 import bookie.options
 import broker_layer.options
-import gateway.options
 import quire.console.options
+import quire.gateway.options
 import quire.zookeeper.options
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
 from ledger_client.config import bounds_of
-from serving.option_reading import OptionInfo
+from quire.server.option_reading import OptionInfo
 from tests.reference.markdown import code, page, prose, table
 
 INTRODUCTION: Final = """\
@@ -32,7 +32,7 @@ def options_page() -> str:
         [
             _server("Bookie", "bookie", bookie.options.OPTIONS),
             _server("Broker", "broker", broker_layer.options.OPTIONS),
-            _server("Gateway", "gateway", gateway.options.OPTIONS),
+            _server("Gateway", "gateway", quire.gateway.options.OPTIONS),
             _server("Console", "console", quire.console.options.OPTIONS),
             _server("ZooKeeper", "zookeeper", quire.zookeeper.options.OPTIONS),
             _client(),

@@ -29,7 +29,7 @@ from metadata.store.interface import MetadataStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.store.memory_tree import MemoryTree
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.simulation.disk import CrashableDisk
 from tests.simulation.loop import simulation_loop
 from tests.support.metadata.dumps import dump_of, restore

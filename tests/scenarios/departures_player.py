@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from metadata.ids import BookieId
 from metadata.registry.registration import BookieRegistration
-from repair.departures import Delays, Departures
-from repair.standing import Standing
+from quire.repair.departures import Delays, Departures
+from quire.repair.standing import Standing
 from tests.scenarios import words as w
 
 if TYPE_CHECKING:

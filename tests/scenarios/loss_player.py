@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from ledger_client.reading.entry_ranges import Range, expected_ranges
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerState
-from repair.losses.lost_ranges import BookieAnswers, accepted_end, judge_losses
+from quire.repair.losses.lost_ranges import BookieAnswers, accepted_end, judge_losses
 from tests.scenarios import words as w
 
 BEYOND = 1_000

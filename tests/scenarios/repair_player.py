@@ -31,12 +31,12 @@ from metadata.registry.registration import BookieRegistration
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed
 from metadata.repair.scrub import BadRange
-from repair.bad_entries import bad_entries
-from repair.missing.wanted import lacking, wanted_ranges
-from repair.needs import RepairClass, class_of, holders_of, needs_of
-from repair.retries import Changes, Retries
-from repair.spread import NO_PLACES, Places
-from repair.standing import Standing, Standings
+from quire.repair.bad_entries import bad_entries
+from quire.repair.missing.wanted import lacking, wanted_ranges
+from quire.repair.needs import RepairClass, class_of, holders_of, needs_of
+from quire.repair.retries import Changes, Retries
+from quire.repair.spread import NO_PLACES, Places
+from quire.repair.standing import Standing, Standings
 from tests.scenarios import words as w
 
 ACTIONS: Mapping[OpenAction, str] = {

@@ -51,11 +51,11 @@ from metadata.security.client_principals import parse_principals
 from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import parse_role
 from metadata.security.user_store import UserStore
-from security.certificate_names import parse_mapping_rules
-from security.sasl.credentials import ScramMechanism, new_credential
-from security.sasl.mechanism import run_at_once
-from security.sasl.scram_client import ScramClient
-from serving.server_log import ServerLog
+from quire.identity.certificate_names import parse_mapping_rules
+from quire.identity.sasl.credentials import ScramMechanism, new_credential
+from quire.identity.sasl.mechanism import run_at_once
+from quire.identity.sasl.scram_client import ScramClient
+from quire.server.server_log import ServerLog
 from tests.scenarios import words as w
 from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
 from tests.simulation.loop import run_simulation, simulation_loop

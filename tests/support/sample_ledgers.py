@@ -12,7 +12,7 @@ from metadata.ledgers.ledger_metadata import (
     QuorumMode,
     QuorumSpec,
 )
-from repair.standing import Standing, Standings
+from quire.repair.standing import Standing, Standings
 
 QUORUM = QuorumSpec(3, 3, 2)
 IN_SYNC = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC, min_in_sync=2)

@@ -11,9 +11,9 @@ SERVERS = {
     "AdminServer": {
         "bookie/bookie_process.py",
         "broker_layer/broker_process.py",
-        "gateway/gateway_process.py",
+        "quire/gateway/gateway_process.py",
     },
-    "Application": {"quire/console/server.py", "serving/admin.py"},
+    "Application": {"quire/console/server.py", "quire/server/admin.py"},
 }
 """Modules that open an admin port, or make an application of aiohttp."""
 

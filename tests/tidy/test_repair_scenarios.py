@@ -11,7 +11,7 @@ import pytest
 
 from tests.tidy.test_tidy import MODULES, ROOT
 
-FOLDER: Final = "tests/unit/repair/"
+FOLDER: Final = "tests/unit/quire/repair/"
 """Folder of files that are named without theirs."""
 SECTION: Final = re.compile(r"^## BookKeeper's scenarios\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 ROW: Final = re.compile(r"^\| ?(.*?) \| (.*) \|$", re.MULTILINE)

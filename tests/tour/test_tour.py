@@ -21,12 +21,12 @@ from confluent_kafka import Consumer, Producer
 from ledger_client import LedgerClient, LedgerFencedError, Quorum
 from ledger_client.errors import LedgerError
 from quire.errors import ExitCode
+from quire.identity.client_file import read_client_file
 from quire.local.local_server import LocalServer
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import BOOKIE_SECURITY
-from security.client_file import read_client_file
 from tests.integration.quire.command import RunningCluster, run_as_user, start_cluster
-from tests.integration.security.known_clients import read_all
+from tests.integration.quire.identity.known_clients import read_all
 from tests.until import WAIT_S
 
 THREE = Quorum(ensemble=3, write=3, ack=2)

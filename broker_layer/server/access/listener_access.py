@@ -1,6 +1,6 @@
 """How one listener takes connections, and who its clients are.
 
-Leaves handshakes to `serving.tls_listening`, and addresses to `server.connections.listeners`.
+Leaves handshakes to `quire.server.tls_listening`, and addresses to `server.connections.listeners`.
 """
 
 import asyncio
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from security.certificate_names import MappingRule, principal_of
-from security.principal import ANONYMOUS, Principal
-from serving.security_options import is_loopback
+from quire.identity.certificate_names import MappingRule, principal_of
+from quire.identity.principal import ANONYMOUS, Principal
+from quire.server.security_options import is_loopback
 
 if TYPE_CHECKING:
     from broker_layer.server.access.logins import Logins
-    from serving.tls_listening import TlsListening
+    from quire.server.tls_listening import TlsListening
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Logins of clients by SASL: what all connections share, and the login of one connection.
 
-Leaves the mechanisms and the end of sessions to `security.sasl`, users to `metadata.security`, and
-frames and limits of connections to `server.connections`.
+Leaves the mechanisms and the end of sessions to `quire.identity.sasl`, users to
+`metadata.security`, and frames and limits of connections to `server.connections`.
 
 Invariants: a client that has not logged in can send nothing but ApiVersions, SaslHandshake and
 SaslAuthenticate, one at a time, in small frames, and for LOGIN_S_MAX at most; at most LOGINS_MAX
@@ -28,17 +28,17 @@ from broker_layer.kafka.versions import HANDSHAKE_VERSION_MIN, ApiKey
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.request_tasks import RequestTasks
-from security.errors import SaslError, SaslMechanismError
-from security.principal import Principal
-from security.sasl.authenticator import SaslAuthenticator
-from security.sasl.sessions import (
+from quire.identity.errors import SaslError, SaslMechanismError
+from quire.identity.principal import Principal
+from quire.identity.sasl.authenticator import SaslAuthenticator
+from quire.identity.sasl.sessions import (
     LOGIN_S_MAX,
     REFUSAL_DELAY_S,
     SaslSession,
     SaslSessions,
     SaslStep,
 )
-from serving.audit_log import AuditLog
+from quire.server.audit_log import AuditLog
 
 FRAME_BYTES_MAX: Final = 512 * 1024
 """Largest request of a client that has not logged in; Kafka's `sasl.server.max.receive.size`."""

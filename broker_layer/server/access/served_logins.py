@@ -1,7 +1,7 @@
 """Security of the listeners of one broker, put together from its options.
 
 Leaves checking the options to `login_options`, logins to `logins`, and certificates to
-`serving.served_tls`.
+`quire.server.served_tls`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,19 +16,19 @@ from broker_layer.server.access.logins import LoginParts, Logins
 from metadata.security.user_decoys import read_decoys
 from metadata.security.user_table import UserTable
 from metadata.store.interface import MetadataStore
-from security.errors import SaslError
-from security.renewed_tls import ContextSource, RenewedContext
-from security.sasl.authenticator import SaslAuthenticator, SaslParts
-from security.sasl.jwks_cache import FILE_REFRESH_S, URL_REFRESH_S, JwksCache
-from security.sasl.jwks_documents import fetch_jwks, read_jwks_file
-from security.sasl.mechanism import Mechanism
-from security.sasl.tokens import TokenVerifier
-from security.tls import TlsFiles
-from serving.served_tls import ServedTls
-from serving.slow_work import SlowWork, SlowWorkFullError
+from quire.identity.errors import SaslError
+from quire.identity.renewed_tls import ContextSource, RenewedContext
+from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
+from quire.identity.sasl.jwks_cache import FILE_REFRESH_S, URL_REFRESH_S, JwksCache
+from quire.identity.sasl.jwks_documents import fetch_jwks, read_jwks_file
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl.tokens import TokenVerifier
+from quire.identity.tls import TlsFiles
+from quire.server.served_tls import ServedTls
+from quire.server.slow_work import SlowWork, SlowWorkFullError
 
 if TYPE_CHECKING:
-    from security.sasl.decoys import Decoys
+    from quire.identity.sasl.decoys import Decoys
 
 ResultT = TypeVar("ResultT")
 

@@ -1,7 +1,8 @@
 """One client's connection: receives requests, and sends the answers in request order.
 
 Leaves the meaning of requests to `dispatch`, pauses and the end of a connection to
-`serving.connection`, listening to `server`, and what all connections share to `server_context`.
+`quire.server.connection`, listening to `server`, and what all connections share to
+`server_context`.
 
 Invariants: answers are sent strictly in the order of the requests; a complete frame is answered
 once, or the connection is closed; nothing is read while too many requests or bytes wait, while the
@@ -26,11 +27,11 @@ from broker_layer.server.access.logins import Login
 from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, KafkaFrameAssembler
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange
-from security.principal import ANONYMOUS, Principal
-from serving.connection import ServerConnection
-from serving.overriding import override
-from serving.pause import Pause
-from serving.transport_writing import write_all
+from quire.identity.principal import ANONYMOUS, Principal
+from quire.server.connection import ServerConnection
+from quire.server.overriding import override
+from quire.server.pause import Pause
+from quire.server.transport_writing import write_all
 
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Maximum size of answers that are joined into one buffer."""

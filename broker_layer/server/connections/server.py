@@ -1,6 +1,6 @@
 """Server of one broker's listeners.
 
-Leaves deadlines and closing to `serving.listening`, each client's frames to `connection`, and
+Leaves deadlines and closing to `quire.server.listening`, each client's frames to `connection`, and
 serving requests to `dispatch`.
 """
 
@@ -12,7 +12,7 @@ from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.connections.connection import BrokerConnection
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server_context import ServerContext
-from serving.listening import ListeningServer
+from quire.server.listening import ListeningServer
 
 
 class BrokerServer(ListeningServer):

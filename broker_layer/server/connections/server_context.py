@@ -1,6 +1,6 @@
 """State shared by all connections of one broker: buffers and budgets of memory.
 
-Leaves the open connections to `serving.connection_context`, each connection's frames to
+Leaves the open connections to `quire.server.connection_context`, each connection's frames to
 `connection`, and listening to `server`.
 """
 
@@ -12,8 +12,8 @@ from broker_layer.server.connections.frame_assembler import RECEIVE_BUFFER_BYTES
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
-from serving.connection_context import ConnectionContext
-from serving.server_log import ServerLog
+from quire.server.connection_context import ConnectionContext
+from quire.server.server_log import ServerLog
 
 
 class ServerContext(ConnectionContext):

@@ -45,7 +45,7 @@ from broker_layer.server.fetch.fetch_sessions import (
 from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.turns import Turns, slices
-from tracing import spans as tracing
+from quire.tracing import spans as tracing
 
 
 class FetchService:

@@ -17,7 +17,7 @@ from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import ELEMENTS_MAX
-from security.shares import Shares
+from quire.identity.shares import Shares
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0

@@ -41,7 +41,7 @@ from broker_layer.server.produce.produce_verification import ProduceVerification
 from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.transactions.values import TopicPartition
-from tracing import spans as tracing
+from quire.tracing import spans as tracing
 
 ALL_ACKS: Final = (-1, 0, 1)
 NO_VERIFICATION: Final = Verified()

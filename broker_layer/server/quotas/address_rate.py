@@ -1,6 +1,6 @@
 """Rate of new connections from one address.
 
-Leaves the number of open connections to `serving.address_limits`, which also refuses them.
+Leaves the number of open connections to `quire.server.address_limits`, which also refuses them.
 
 Source: KIP-612. Kafka accepts a connection that is above the rate, and closes it later; here it is
 closed at once.

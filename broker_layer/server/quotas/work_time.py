@@ -9,7 +9,7 @@ Invariant: time in which a request waits for others, or for storage, is not coun
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 
-from serving.overriding import override
+from quire.server.overriding import override
 
 
 class WorkTime:

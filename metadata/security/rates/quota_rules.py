@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import EntityType, QuotaEntity, QuotaKey
-from security.principal import ANONYMOUS
+from quire.identity.principal import ANONYMOUS
 
 Bucket = tuple[str | None, str | None]
 """User and client id of the clients that share a rate; None stands for all."""

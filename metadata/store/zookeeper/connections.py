@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from security.errors import SecurityError
-from security.zookeeper_access import ZooKeeperAccess
+from quire.identity.errors import SecurityError
+from quire.identity.zookeeper_access import ZooKeeperAccess
 
 REASON_CHARACTERS_MAX: Final = 300
 

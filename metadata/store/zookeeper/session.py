@@ -41,8 +41,8 @@ from kazoo.retry import KazooRetry
 from metadata.store.uri import MetadataUri
 from metadata.store.zookeeper.connections import ConnectionHandler, cut
 from metadata.store.zookeeper.multi_read import MultiRead, ReadResult
-from security.client_file import zookeeper_access_of
-from security.zookeeper_access import DIGEST
+from quire.identity.client_file import zookeeper_access_of
+from quire.identity.zookeeper_access import DIGEST
 
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 0.2

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from quire.admin_api import AdminApiError, get_json
 from quire.local.local_bookie import LocalBookie
+from quire.operate.admin_api import AdminApiError, get_json
 
 READ_TIMEOUT_S: Final = 0.5
 LOG_BYTES: Final = "log_bytes_written"

@@ -15,7 +15,7 @@ from metadata.store.ephemeral import pack_held, unpack_held
 from metadata.store.interface import Stored
 from metadata.store.uri import parse_zookeeper_uri
 from metadata.store.zookeeper.store import ZooKeeperMetadataStore
-from serving.overriding import override
+from quire.server.overriding import override
 
 
 class RedirectingStore(ZooKeeperMetadataStore):

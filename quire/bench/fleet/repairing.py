@@ -31,7 +31,7 @@ SHORT_OF_ACK_QUORUM: Final = 1
 SHORT_OF_WRITE_QUORUM: Final = 2
 MORE_AT_ONCE: Final = {LAST_COPY: 2, SHORT_OF_ACK_QUORUM: 1, SHORT_OF_WRITE_QUORUM: 1}
 """How many more ledgers of one worker may be under way when one of this class begins; those of
-`repair.worker`."""
+`quire.repair.worker`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from metadata.security.audit_trail import AuditRecord, AuditTrail
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import ExitCode, NeedsConsentError, UsageError, exit_code
-from security.errors import SecurityError
+from quire.identity.errors import SecurityError
 
 RECORD_S_MAX: Final = 10.0
 NOT_RECORDED: Final = (ExitCode.USAGE, ExitCode.NOT_FOUND)

@@ -28,8 +28,8 @@ from quire.cli.bookie.lifecycle_changes import (
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
-from quire.drain_plan import TargetLoad
 from quire.errors import ExitCode
+from quire.operate.drain_plan import TargetLoad
 
 REMOVAL_COLUMNS: Final = ("id", "lifecycle", "ledgers_naming_it", "first_ledgers", "is_removable")
 

@@ -17,11 +17,11 @@ from bookie.log.start_file import StartFiles
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, UsageError
-from quire.inspection.dump import DAMAGE, DumpedRecord, dump_records
-from quire.inspection.index_rebuild import IndexUnprovenError, rebuild_index
-from quire.inspection.index_swap import remove_unfinished, swap_index
-from quire.inspection.segment_report import report_segments
-from quire.inspection.stopped import has_index, open_directory
+from quire.offline.dump import DAMAGE, DumpedRecord, dump_records
+from quire.offline.index_rebuild import IndexUnprovenError, rebuild_index
+from quire.offline.index_swap import remove_unfinished, swap_index
+from quire.offline.segment_report import report_segments
+from quire.offline.stopped import has_index, open_directory
 
 SEGMENT_COLUMNS: Final = (
     "segment",

@@ -14,14 +14,14 @@ from metadata.registry.positions import PositionStore
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.admin_api import AdminApiError, AdminRefusedError, get_json, post_json
-from quire.assessment import next_step
 from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Json, Output
 from quire.cli.quantities import describe_time
 from quire.errors import CommandError, ExitCode
-from security.client_file import ClientFile
+from quire.identity.client_file import ClientFile
+from quire.operate.admin_api import AdminApiError, AdminRefusedError, get_json, post_json
+from quire.operate.assessment import next_step
 
 COLUMNS = (
     "id",

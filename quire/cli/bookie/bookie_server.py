@@ -12,16 +12,16 @@ from bookie.errors import BookieError
 from bookie.main import format_bookie, run_bookie
 from bookie.options import OPTIONS, BookieOptions, load_options
 from bookie.several_options import has_several, load_several
-from quire.bookie_check import check_directory
-from quire.bookie_group import BookieGroup
 from quire.cli.output import Output
 from quire.cli.server_options import load_given, read_config_file
 from quire.errors import CommandError, ExitCode, UsageError
+from quire.operate.bookie_check import check_directory
+from quire.operate.bookie_group import BookieGroup
 from quire.repair_beside import repair_beside
-from serving.errors import OptionError
-from serving.option_reading import Value
-from serving.process import ServerProcess, run_server
-from serving.server_log import ServerLog
+from quire.server.errors import OptionError
+from quire.server.option_reading import Value
+from quire.server.process import ServerProcess, run_server
+from quire.server.server_log import ServerLog
 
 LOCK_NAME: Final = "lock"
 TRY_NEXT: Final = "quire config show"

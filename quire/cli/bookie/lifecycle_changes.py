@@ -24,11 +24,11 @@ from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
 from metadata.restore.restore_record import is_unaccepted
 from metadata.store.interface import find
-from quire.assessment import next_step
 from quire.cli.bookie.bookie_registry import NoSuchBookieError
-from quire.copy_counts import names_bookie
-from quire.drain_plan import DrainPlan, drain_targets
 from quire.errors import CommandError
+from quire.operate.assessment import next_step
+from quire.operate.copy_counts import names_bookie
+from quire.operate.drain_plan import DrainPlan, drain_targets
 
 LEDGERS_NAMED_MAX: Final = 10
 """Maximum number of ledgers that a refusal lists."""

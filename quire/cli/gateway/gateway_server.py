@@ -1,15 +1,15 @@
 """Handler of `quire gateway run`: a gateway in this process.
 
-Leaves the gateway itself to `gateway.main`.
+Leaves the gateway itself to `quire.gateway.main`.
 """
 
 import argparse
 
-from gateway.main import run_gateway
-from gateway.options import OPTIONS, load_options
 from quire.cli.output import Output
 from quire.cli.server_options import load_given, read_config_file
 from quire.errors import ExitCode
+from quire.gateway.main import run_gateway
+from quire.gateway.options import OPTIONS, load_options
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:

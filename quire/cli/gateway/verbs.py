@@ -16,5 +16,5 @@ def parser() -> argparse.ArgumentParser:
     text = "Gateways: the processes that do the metadata work of clients that are not trusted."
     noun = Noun("gateway", text)
     run = noun.verb("run", later(SERVER, "run"), "run a gateway", needs_cluster=False)
-    add_option_flags_later(run, "gateway.options", argparse.BooleanOptionalAction)
+    add_option_flags_later(run, "quire.gateway.options", argparse.BooleanOptionalAction)
     return noun.parser

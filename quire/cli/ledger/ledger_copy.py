@@ -1,6 +1,6 @@
 """`quire ledger export|import`: copy of a ledger to a file, and of a file to a new ledger.
 
-Leaves the file's bytes to `quire.ledger_file`.
+Leaves the file's bytes to `quire.operate.ledger_file`.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from ledger_client import AS_STORED, LedgerClient, LedgerError, LedgerInfo, Quor
 from metadata.ids import UpdateToken
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
-from quire.claims import ONE_LEDGER
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
 from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import DamagedFileError, ExitCode, UsageError
-from quire.ledger_file import (
+from quire.operate.claims import ONE_LEDGER
+from quire.operate.ledger_file import (
     BLOCK_ENTRIES_MAX,
     EncryptionHeader,
     FileHeader,
@@ -30,7 +30,7 @@ from quire.ledger_file import (
     LedgerFileReader,
     LedgerFileWriter,
 )
-from quire.pipelined_append import PipelinedAppend
+from quire.operate.pipelined_append import PipelinedAppend
 
 PIPE: Final = "-"
 

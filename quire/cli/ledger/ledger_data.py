@@ -1,7 +1,7 @@
 """`quire ledger append|read|tail`: entries between pipes and ledgers.
 
-Leaves opening and closing ledgers to the client, claims of created ledgers to `quire.claims`, and
-splitting the input to `standard_input`.
+Leaves opening and closing ledgers to the client, claims of created ledgers to
+`quire.operate.claims`, and splitting the input to `standard_input`.
 
 Format: a line is an entry without its newline; with -o json an entry is one line, `{"entry_id": 5,
 "data": "text"}`, or `"data_base64"` if it is not UTF-8.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 async def append(arguments: argparse.Namespace, output: Output) -> int:
     """Append the standard input to a ledger, then close the ledger."""
-    from quire.pipelined_append import PipelinedAppend
+    from quire.operate.pipelined_append import PipelinedAppend
 
     descriptor, size = sys.stdin.fileno(), arguments.chunk_bytes
     entries = read_lines(descriptor) if size is None else read_blocks(descriptor, size)
@@ -74,7 +74,7 @@ def _kept(ledger: "LedgerWriter") -> str:
 @asynccontextmanager
 async def _writer(arguments: argparse.Namespace) -> AsyncIterator["LedgerWriter"]:
     """Open a new ledger, or one that was created and has no writer yet."""
-    from quire.claims import ONE_LEDGER, claimed_writer
+    from quire.operate.claims import ONE_LEDGER, claimed_writer
 
     address, creation = metadata_address(arguments), creation_of(arguments)
     if arguments.ledger is not None:

@@ -1,7 +1,7 @@
 """`quire ledger accept-loss`: finds entries that no bookie returns, and records their loss.
 
-Leaves the search and the change to `repair.losses.acceptance`, and ledgers that are not closed to
-`repair.losses.undecided_end`.
+Leaves the search and the change to `quire.repair.losses.acceptance`, and ledgers that are not
+closed to `quire.repair.losses.undecided_end`.
 
 Source: protocol rules 9.9-9.11; docs/repair.md, "An entry has no copy left".
 """
@@ -35,10 +35,10 @@ from quire.cli.ledger.ledger_options import password_of
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, NeedsConsentError, UsageError
-from repair.losses.acceptance import LossAcceptance, LossParts
-from repair.losses.lost_ranges import LossReport
-from repair.losses.survey import LossSurvey
-from repair.losses.undecided_end import EndReport, UndecidedEnd
+from quire.repair.losses.acceptance import LossAcceptance, LossParts
+from quire.repair.losses.lost_ranges import LossReport
+from quire.repair.losses.survey import LossSurvey
+from quire.repair.losses.undecided_end import EndReport, UndecidedEnd
 
 WRITER_AWAY_S: Final = SESSIONS * SESSION_TIMEOUT_S
 """Time for which the node of a writer must be missing before its ledger is closed, in seconds, as

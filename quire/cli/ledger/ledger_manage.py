@@ -1,6 +1,6 @@
 """`quire ledger create|list|show|recover|delete`.
 
-Leaves the protocol to the client, and claims of created ledgers to `quire.claims`.
+Leaves the protocol to the client, and claims of created ledgers to `quire.operate.claims`.
 """
 
 import argparse
@@ -35,7 +35,7 @@ UNREADABLE: Final = "unreadable"
 async def create(arguments: argparse.Namespace, output: Output) -> int:
     """Create a ledger without a writer: the first client that appends to it becomes its writer."""
     from ledger_client.ledger_calls import NewLedger
-    from quire.claims import create_unclaimed
+    from quire.operate.claims import create_unclaimed
 
     creation = creation_of(arguments)
     wanted = NewLedger.of(

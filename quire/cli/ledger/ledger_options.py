@@ -18,7 +18,7 @@ from ledger_client import (
 )
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
-from security.secret_files import read_ledger_password
+from quire.identity.secret_files import read_ledger_password
 
 if TYPE_CHECKING:
     from ledger_client import LedgerWriter

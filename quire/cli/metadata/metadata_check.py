@@ -1,6 +1,6 @@
 """`quire metadata check`: consistency of all stored metadata.
 
-Leaves the checks to `quire.assessment`.
+Leaves the checks to `quire.operate.assessment`.
 """
 
 import argparse
@@ -10,12 +10,12 @@ from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.assessment import record_findings
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode
-from quire.findings import Finding
+from quire.operate.assessment import record_findings
+from quire.operate.findings import Finding
 
 
 async def check(arguments: argparse.Namespace, output: Output) -> int:

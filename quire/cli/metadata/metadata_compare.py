@@ -1,7 +1,7 @@
 """`quire metadata compare`: what bookies hold and the metadata does not know.
 
-Leaves the meaning of a difference to `quire.unknown_holdings`, and a bookie's answers to its admin
-server.
+Leaves the meaning of a difference to `quire.operate.unknown_holdings`, and a bookie's answers to
+its admin server.
 """
 
 import argparse
@@ -15,13 +15,13 @@ from metadata.ledgers.deletion_feed import DeletionFeed
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import DELETION_SHARDS
 from metadata.registry.registration import BookieRegistration
-from quire.admin_api import AdminApiError, Json, get_json
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode
-from quire.unknown_holdings import Holding, meaning_of
-from security.client_file import ClientFile
+from quire.identity.client_file import ClientFile
+from quire.operate.admin_api import AdminApiError, Json, get_json
+from quire.operate.unknown_holdings import Holding, meaning_of
 
 PAGE_LEDGERS: Final = 10_000
 FINDINGS_MAX: Final = 10_000

@@ -19,7 +19,7 @@ from quire.cli.as_json import metadata_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Json, Output
 from quire.errors import ExitCode
-from serving.process import build
+from quire.server.process import build
 
 
 async def dump(arguments: argparse.Namespace, output: Output) -> int:

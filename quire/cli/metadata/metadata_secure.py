@@ -18,8 +18,8 @@ from quire.cli.command_line import metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
-from security.client_file import zookeeper_access_of
-from security.zookeeper_access import check_user, digest_identity, read_password
+from quire.identity.client_file import zookeeper_access_of
+from quire.identity.zookeeper_access import check_user, digest_identity, read_password
 
 CHANGES_SHOWN_MAX: Final = 1_000
 """Maximum number of nodes that one call lists."""

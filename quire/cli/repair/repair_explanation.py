@@ -1,6 +1,6 @@
 """`quire repair explain`: what one ledger lacks, and why it is not repaired yet.
 
-Leaves the explanation to `quire.repair_explanation`.
+Leaves the explanation to `quire.operate.repair_explanation`.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.cli.repair.repair_jobs import job_as_json
 from quire.errors import ExitCode
-from quire.repair_explanation import Explanation, job_of
+from quire.operate.repair_explanation import Explanation, job_of
 
 
 async def read_explanation(cluster: Cluster, ledger: LedgerMetadata, now_ms: int) -> Explanation:

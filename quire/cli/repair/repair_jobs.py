@@ -17,9 +17,9 @@ from metadata.repair.jobs import BYTES_MAX, Job, JobName, JobState
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Json, Output
 from quire.errors import CommandError, ExitCode
-from quire.repair_summary import urgency_text
-from repair.needs import RepairClass
-from repair.publishing import REQUESTED
+from quire.operate.repair_summary import urgency_text
+from quire.repair.needs import RepairClass
+from quire.repair.publishing import REQUESTED
 
 REQUESTS_MAX: Final = 100
 """Maximum number of jobs that operators publish in addition to JOBS_MAX of the auditor."""

@@ -1,7 +1,7 @@
 """`quire repair scrub`: the scrubs of all bookies, and requests for a scrub at once.
 
 A request for all bookies is a setting of the cluster, and one for a single bookie is in its record;
-bookies follow both. Leaves the text of a row to `quire.scrub_summary`.
+bookies follow both. Leaves the text of a row to `quire.operate.scrub_summary`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode
-from quire.scrub_summary import scrubs_as_json
+from quire.operate.scrub_summary import scrubs_as_json
 
 COLUMNS = ("id", "scrub", "checked_bytes", "bad_entries", "bad_ranges")
 

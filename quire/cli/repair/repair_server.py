@@ -1,6 +1,7 @@
 """Handler of `quire repair run-auditor|run-worker`: repair in this process.
 
-Leaves repair itself to `repair.repair_process`. Only this module builds its real store and rng.
+Leaves repair itself to `quire.repair.repair_process`. Only this module builds its real store and
+rng.
 
 Invariant: a failure to start is logged, and tried again after START_AGAIN_S.
 """
@@ -21,10 +22,10 @@ from metadata.registry.cluster import open_cluster_store
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import ExitCode
-from repair.repair_process import RepairProcess, RepairRoles
-from serving.process import ServerProcess, run_server, wall_clock_ms
-from serving.server_log import LOGGER
-from serving.supervision.notify import READY, THIS_PROCESS
+from quire.repair.repair_process import RepairProcess, RepairRoles
+from quire.server.process import ServerProcess, run_server, wall_clock_ms
+from quire.server.server_log import LOGGER
+from quire.server.supervision.notify import READY, THIS_PROCESS
 
 START_AGAIN_S: Final = 5.0
 PROCESS_ID_PREFIX: Final = "repair"

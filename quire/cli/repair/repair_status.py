@@ -1,6 +1,6 @@
 """`quire repair status`: what is left to repair, how fast, by which workers, and what blocks it.
 
-Leaves the figures to the auditor, and their text to `quire.repair_summary`.
+Leaves the figures to the auditor, and their text to `quire.operate.repair_summary`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from metadata.repair.status_store import StatusStore
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import ExitCode
-from quire.repair_summary import RepairSummary
+from quire.operate.repair_summary import RepairSummary
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 TABLES = (

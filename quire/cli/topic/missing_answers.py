@@ -20,9 +20,9 @@ from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.registry.registration import BookieRegistration
 from quire.cli.command_line import METADATA_VARIABLE, metadata_address
-from quire.findings import names
-from security.errors import SecurityError
-from serving.overriding import override
+from quire.identity.errors import SecurityError
+from quire.operate.findings import names
+from quire.server.overriding import override
 
 QUIET_S: Final = 3.0
 """Time without an acknowledgement after which the reason is looked up."""

@@ -25,7 +25,7 @@ from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from quire.cli.command_line import METADATA_VARIABLE, metadata_address
 from quire.errors import CommandError, ExitCode, UsageError
-from security.client_file import NO_IDENTITY, ClientFile
+from quire.identity.client_file import NO_IDENTITY, ClientFile
 
 TIMEOUT_S: Final = 30.0
 

@@ -30,7 +30,7 @@ from quire.cli.topic.missing_answers import MissingAnswers, reason_of_silence
 from quire.cli.topic.topic_access import open_brokers
 from quire.cli.topic.topic_lookup import SEE_LIST, make_if_missing, topic_named
 from quire.errors import CommandError, ExitCode, UsageError
-from security.kafka_settings import kafka_settings
+from quire.identity.kafka_settings import kafka_settings
 
 POLL_MS: Final = 500
 REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024

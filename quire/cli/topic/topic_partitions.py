@@ -6,10 +6,10 @@ Leaves the cluster's view to the Metadata API, and what only a leader knows to i
 import asyncio
 from collections.abc import Mapping
 
-from quire.admin_api import AdminApiError, Json, get_json
 from quire.cli.topic.topic_access import BrokerAccess
 from quire.cli.topic.topic_lookup import ShownTopic
-from security.client_file import ClientFile
+from quire.identity.client_file import ClientFile
+from quire.operate.admin_api import AdminApiError, Json, get_json
 
 Rows = dict[int, Mapping[str, Json]]
 

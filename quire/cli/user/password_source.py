@@ -1,7 +1,7 @@
 """Source of a user's password: a private file, the standard input or the environment.
 
-Leaves files to `security.secret_files`. A password is never an argument: other users of the machine
-can see those. No error holds a password.
+Leaves files to `quire.identity.secret_files`. A password is never an argument: other users of the
+machine can see those. No error holds a password.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import unicodedata
 from typing import Final
 
 from quire.errors import UsageError
-from security.secret_files import SECRET_BYTES_MAX, read_secret
+from quire.identity.secret_files import SECRET_BYTES_MAX, read_secret
 
 PASSWORD_VARIABLE: Final = "QUIRE_USER_PASSWORD"
 STANDARD_INPUT: Final = "-"

@@ -16,7 +16,7 @@ from quire.cli.command_line import metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.user.password_source import read_password
 from quire.errors import ExitCode
-from security.sasl.credentials import (
+from quire.identity.sasl.credentials import (
     ScramCredential,
     ScramMechanism,
     new_credential,

@@ -7,7 +7,7 @@ import argparse
 
 from quire.cli.command_line import Noun, later
 from quire.cli.user.password_source import PASSWORD_VARIABLE
-from security.sasl.credentials import (
+from quire.identity.sasl.credentials import (
     ITERATIONS_DEFAULT,
     ITERATIONS_MAX,
     ITERATIONS_MIN,

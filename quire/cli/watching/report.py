@@ -1,6 +1,6 @@
 """`quire cluster report`: one file with what is known of a cluster, without secrets.
 
-Leaves the file to `quire.watching.bundle`. Payloads, passwords, keys, credentials, custom metadata
+Leaves the file to `quire.operate.bundle`. Payloads, passwords, keys, credentials, custom metadata
 of ledgers and configuration files are not in it.
 
 Invariant: a part that cannot be read is noted, and the others are written.
@@ -21,18 +21,18 @@ from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.security.audit_trail import AuditTrail
 from metadata.store.uri import parse_metadata_uri
-from quire.admin_api import AdminApiError, get_json, get_text
 from quire.cli.as_json import fragments_as_json, lost_as_json, registration_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_reading import each_ledger
 from quire.cli.output import Json, Output
 from quire.cli.repair.repair_status import read_summary
 from quire.errors import CommandError, ExitCode
-from quire.health import check_health, health_as_json
-from quire.watching.bundle import Bundle
-from quire.watching.watch import READ_S_MAX, Server, servers_of
-from security.client_file import ClientFile
-from security.errors import SecurityError
+from quire.identity.client_file import ClientFile
+from quire.identity.errors import SecurityError
+from quire.operate.admin_api import AdminApiError, get_json, get_text
+from quire.operate.bundle import Bundle
+from quire.operate.health import check_health, health_as_json
+from quire.operate.watch import READ_S_MAX, Server, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

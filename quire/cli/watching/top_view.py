@@ -1,6 +1,7 @@
 """`quire top`: readings of all servers, and the tables of what they do.
 
-Leaves the readings to `quire.watching`, and the sentence about repair to `quire.repair_summary`.
+Leaves the readings to `quire.operate`, and the sentence about repair to
+`quire.operate.repair_summary`.
 """
 
 import argparse
@@ -14,8 +15,8 @@ from quire.cli.output import Json, Output
 from quire.cli.quantities import describe_bytes
 from quire.cli.repair.repair_status import CLEAR_SCREEN, read_summary
 from quire.errors import ExitCode
-from quire.watching.rates import Change
-from quire.watching.watch import BOOKIE, BROKER, Reading, Server, read_all, servers_of
+from quire.operate.rates import Change
+from quire.operate.watch import BOOKIE, BROKER, Reading, Server, read_all, servers_of
 
 Readings = Mapping[Server, Reading]
 BOOKIE_COLUMNS: Final = (

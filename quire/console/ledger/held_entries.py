@@ -18,10 +18,10 @@ from ledger_client.reading.entry_ranges import Range
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.registry.registration import BookieRegistration
-from quire.admin_api import AdminApiError, AdminNotFoundError, AdminSilentError, Json
 from quire.console.admin_servers import AdminServers
 from quire.console.ledger.parts import Held
-from security.errors import SecurityError
+from quire.identity.errors import SecurityError
+from quire.operate.admin_api import AdminApiError, AdminNotFoundError, AdminSilentError, Json
 
 ASK_S: Final = 1.0
 PAGES_MAX: Final = 2

@@ -17,7 +17,7 @@ from typing import Final
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.repair.claims import Claim
 from metadata.repair.jobs import Job
-from quire.repair_summary import copied_text
+from quire.operate.repair_summary import copied_text
 
 FRAGMENTS_SHOWN_MAX: Final = 40
 """Maximum number of ensemble changes; the newest are shown."""

@@ -17,7 +17,6 @@ from metadata.repair.scrub import ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings import RepairSettings
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.admin_api import AdminApiError, Json
 from quire.cli.bookie.lifecycle_changes import records_of
 from quire.console.context import ConsoleContext
 from quire.console.operations.bookie_figures import (
@@ -28,6 +27,7 @@ from quire.console.operations.bookie_figures import (
     sync_times,
 )
 from quire.console.paging import ROWS_PER_PAGE, Page
+from quire.operate.admin_api import AdminApiError, Json
 
 ADMIN_S: Final = 2.0
 

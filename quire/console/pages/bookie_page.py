@@ -11,7 +11,6 @@ from aiohttp import web
 
 from bookie.storage.writability import ADVICE, DESCRIPTIONS, Reason, reasons_of
 from metadata.ids import LEDGER_ID_MAX, BookieId
-from quire.assessment import next_step
 from quire.cli.bookie.bookie_registry import NoSuchBookieError, request_change
 from quire.cli.bookie.lifecycle_changes import (
     change_all,
@@ -26,6 +25,7 @@ from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.operations.bookie_acts import TEXTS, Act, allowed_acts
 from quire.console.operations.bookie_report import BookieReport, read_report
 from quire.console.operations.ledger_pass import LedgerPass
+from quire.operate.assessment import next_step
 
 PLAN_S_MAX: Final = 5.0
 """Time for the pass of a plan; a plan of a larger cluster covers the ledgers read until then."""

@@ -12,11 +12,11 @@ from aiohttp import web
 from metadata.ids import BookieId
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
-from quire.assessment import next_step
 from quire.cli.repair.repair_status import read_summary
 from quire.console.context import ConsoleContext, Route
-from quire.copy_counts import Loss
-from quire.health import Health
+from quire.operate.assessment import next_step
+from quire.operate.copy_counts import Loss
+from quire.operate.health import Health
 
 FINDINGS_SHOWN_MAX: Final = 100
 COPIES: Final = {0: "no copy is certain", 1: "1 copy"}

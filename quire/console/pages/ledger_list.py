@@ -15,7 +15,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
 from quire.console.paging import ROWS_PER_PAGE, Page
-from quire.copy_counts import Copies, fewest_copies
+from quire.operate.copy_counts import Copies, fewest_copies
 
 
 @dataclass(frozen=True, slots=True)

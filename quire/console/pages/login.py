@@ -12,7 +12,7 @@ from quire.console.access import is_own_path
 from quire.console.context import VIEWER, ConsoleContext, Route, see_other
 from quire.console.guard import COOKIE, LOGIN_PATH, Guard
 from quire.console.sessions import SESSION_S
-from serving.token_check import TooManyLoginsError
+from quire.server.token_check import TooManyLoginsError
 
 TOKEN_CHARACTERS_MAX: Final = 1_000
 

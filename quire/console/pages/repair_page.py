@@ -1,6 +1,7 @@
 """Pages of repair: what is left, by which workers, what blocks it, and every published job.
 
-Leaves the text to `quire.repair_summary`, and publishing jobs to `quire.cli.repair.repair_jobs`.
+Leaves the text to `quire.operate.repair_summary`, and publishing jobs to
+`quire.cli.repair.repair_jobs`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,12 @@ from metadata.ids import LEDGER_ID_MAX, LedgerId
 from metadata.repair.claims import ClaimStore
 from metadata.repair.job_store import JobStore
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.admin_api import Json
 from quire.cli.repair.repair_jobs import job_as_json, jobs_named, request_repair
 from quire.cli.repair.repair_status import read_summary
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.paging import ROWS_PER_PAGE, Page, number_of
+from quire.operate.admin_api import Json
 
 JOBS_START_MAX: Final = 10**6
 PAUSE_MINUTES_DEFAULT: Final = 60

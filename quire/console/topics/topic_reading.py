@@ -13,7 +13,6 @@ from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.topics.partition import PartitionKey, PartitionSegment
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
-from quire.admin_api import Json
 from quire.cli.topic.topic_access import BrokerAccess
 from quire.cli.topic.topic_lookup import (
     ShownSetting,
@@ -24,6 +23,7 @@ from quire.cli.topic.topic_lookup import (
     topic_settings,
 )
 from quire.cli.topic.topic_partitions import partition_rows
+from quire.operate.admin_api import Json
 
 LEDGERS_SHOWN_MAX: Final = 20
 """Maximum number of ledgers of one partition that a page lists, the newest."""

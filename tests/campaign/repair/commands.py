@@ -20,8 +20,8 @@ from metadata.ids import BookieId
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from quire.cli.repair.repair_status import read_summary
 from quire.errors import ExitCode
-from quire.repair_summary import RepairSummary
-from repair.needs import RepairClass
+from quire.operate.repair_summary import RepairSummary
+from quire.repair.needs import RepairClass
 from tests.campaign.repair.restoration import Left
 
 TRIES_MAX: Final = 10

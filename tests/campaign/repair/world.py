@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 from metadata.repair.lifecycle import Lifecycle
 from quire.errors import ExitCode, LocalClusterError
-from repair.auditor import PASS_EVERY_S
-from serving.overriding import override
+from quire.repair.auditor import PASS_EVERY_S
+from quire.server.overriding import override
 from tests.campaign.faults import Targets
 from tests.campaign.repair.commands import Commands
 from tests.campaign.repair.losses import POLL_S, Losses

@@ -11,7 +11,7 @@ import hmac
 import ssl
 from typing import Final
 
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.differential.answers import at, number
 from tests.differential.security.servers import MECHANISM
 from tests.differential.wire import ConnectionClosedError, Tree, Wire

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar, Final
 
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.differential.answers import KEPT, at
 from tests.differential.run import Run
 from tests.differential.security.login import HASH, ITERATIONS, LoginWire, salted

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from metadata.store.embedded_ports import HOST, free_port
+from quire.identity.secret_files import read_secret
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 from quire.local_cluster import LocalCluster
-from security.secret_files import read_secret
 from tests.kafka.apache_kafka import NodeOptions, apache_kafka
 
 MECHANISM: Final = "SCRAM-SHA-512"

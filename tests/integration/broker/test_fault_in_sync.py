@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from quire.admin_api import get_json
 from quire.local_cluster import LocalCluster
+from quire.operate.admin_api import get_json
 from tests.integration.broker.fault_client import (
     ASK_EVERY_S,
     CALL_S,

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 
-from security.secret_files import read_secret
+from quire.identity.secret_files import read_secret
 from tests.deploy.compose_file import mounted_file, services, tls_directory
 from tests.support.deploy.running_compose import TLS, RunningCompose
 

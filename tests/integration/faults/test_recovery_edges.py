@@ -18,7 +18,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.zookeeper.store import open_store
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.campaign.direct import open_direct
 from tests.integration.faults.appending import check_told
 from tests.integration.faults.injected_syncs import slow_syncs

@@ -21,9 +21,9 @@ from metadata.security.securing import Securing
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.zookeeper.store import open_store
 from quire.bench.compare.delaying_proxy import DelayingProxy
+from quire.identity.server_tls import ClientCertificates, server_context
+from quire.identity.tls import TlsFiles
 from quire.local.development_certificates import DevelopmentAuthority
-from security.server_tls import ClientCertificates, server_context
-from security.tls import TlsFiles
 from tests.integration.metadata.conftest import TICK_MS
 from tests.integration.metadata.service import ZooKeeperService
 from tests.support.metadata.tls_zookeeper import TlsZooKeeper, netty_jars

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from quire.errors import ExitCode
-from quire.ledger_file import LedgerFileReader, LedgerFileWriter
+from quire.operate.ledger_file import LedgerFileReader, LedgerFileWriter
 from tests.integration.quire.command import RunningCluster
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ledger_client import LedgerClient, Quorum
 from quire.errors import ExitCode
+from quire.identity.secret_files import read_secret
 from quire.local_cluster import LocalCluster
-from security.secret_files import read_secret
 from tests.integration.quire.command import run_quire
 
 PAYLOAD = b"a payload that no one else reads"

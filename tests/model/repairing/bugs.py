@@ -11,7 +11,7 @@ from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.repair import lifecycle
 from metadata.repair.lifecycle import Lifecycle
-from repair import needs
+from quire.repair import needs
 from tests.model.labels import Label
 from tests.model.patches import Patches
 from tests.model.repairing import other_steps, worker_choices, worker_steps

@@ -16,8 +16,8 @@ from ledger_client.protocol.quorum import write_set
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.repair.lifecycle import Lifecycle
-from repair.needs import Cause, Need, closed_fragments
-from repair.standing import Standing
+from quire.repair.needs import Cause, Need, closed_fragments
+from quire.repair.standing import Standing
 from tests.model.repairing.words import Bookie, RepairWorld, number_of
 from tests.model.repairing.worker_choices import copy_target, current_standings, is_possible
 from tests.model.words import NAMES, ViolationError

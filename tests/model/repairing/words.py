@@ -14,7 +14,7 @@ from ledger_client.protocol.copy import CopyPlan
 from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from metadata.repair.lifecycle import Lifecycle
-from repair.standing import Standing
+from quire.repair.standing import Standing
 from tests.model.words import NAMES
 from tests.scenarios.words import ledger
 

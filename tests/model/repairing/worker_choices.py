@@ -1,13 +1,14 @@
 """Choices of a worker: the standings, the target of a copy, and whether the copy can end.
 
-Leaves the needs to `repair.needs` and the plan to `ledger_client.protocol.copy`, which decide.
+Leaves the needs to `quire.repair.needs` and the plan to `ledger_client.protocol.copy`, which
+decide.
 """
 
 from ledger_client.protocol.copy import CopyPlan, plan_copy
 from metadata.ids import BookieId
 from metadata.repair.lifecycle import Lifecycle
-from repair.needs import Need
-from repair.standing import Standing, Standings, standing_of
+from quire.repair.needs import Need
+from quire.repair.standing import Standing, Standings, standing_of
 from tests.model.repairing.words import RepairWorld, mask_of, number_of
 from tests.model.words import NAMES
 

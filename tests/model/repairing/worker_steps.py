@@ -1,9 +1,9 @@
 """Steps of the workers: one need after the other, each in the order mark, copy, read back, swap.
 
-Leaves what a ledger needs to `repair.needs`, and what a change stores to
+Leaves what a ledger needs to `quire.repair.needs`, and what a change stores to
 `ledger_client.protocol.copy`: both are the production code. The order of the steps is that of
-`ledger_client.in_sync.copying` and `repair.ledger_repair`, which this module repeats. Claims keep
-two workers from one ledger, but no rule depends on them: here they work on it at once.
+`ledger_client.in_sync.copying` and `quire.repair.ledger_repair`, which this module repeats. Claims
+keep two workers from one ledger, but no rule depends on them: here they work on it at once.
 
 Source: protocol rules 9.1, 9.6 and 9.7.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ledger_client.protocol.copy import CopyPlan, CopyState, IncomingMark, is_mark_unbroken
 from metadata.ids import Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from repair.needs import RepairClass, class_of, holders_of, needs_of
+from quire.repair.needs import RepairClass, class_of, holders_of, needs_of
 from tests.model.labels import Label
 from tests.model.repairing.rules import check_change
 from tests.model.repairing.words import (

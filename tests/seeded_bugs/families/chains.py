@@ -31,7 +31,7 @@ BUGS = (
         ("1.2",),
         (
             Edit(
-                "quire/claims.py",
+                "quire/operate/claims.py",
                 "            _require_unclaimed(found)\n            custom =",
                 "            if found.state is not LedgerState.OPEN:\n"
                 "                _require_unclaimed(found)\n"

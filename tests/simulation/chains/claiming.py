@@ -1,6 +1,6 @@
 """Clients that create ledgers without a writer, and claim those that others created.
 
-Source: `quire/claims.py`.
+Source: `quire/operate/claims.py`.
 """
 
 import random
@@ -10,7 +10,7 @@ from ledger_client.client_services import ClientServices
 from ledger_client.ledger_calls import NewLedger
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
-from quire.claims import create_unclaimed_by, writer_claimed_by
+from quire.operate.claims import create_unclaimed_by, writer_claimed_by
 from tests.simulation.chains.bursts import rest
 from tests.simulation.chains.short_ledgers import adopt, append_few
 from tests.simulation.cluster import Cluster

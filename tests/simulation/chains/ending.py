@@ -10,7 +10,7 @@ from typing import Final
 from ledger_client import LedgerClient, LedgerClosedError
 from ledger_client.ledger_calls import NewLedger
 from metadata.ids import LedgerId
-from quire.claims import create_unclaimed_by, writer_claimed_by
+from quire.operate.claims import create_unclaimed_by, writer_claimed_by
 from tests.simulation.cluster import Cluster
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import described

@@ -1,6 +1,6 @@
 """Checker: a ledger has one writer for life, and one that is not claimed has none.
 
-Source: protocol rules 1.1 and 4.1; `quire/claims.py`.
+Source: protocol rules 1.1 and 4.1; `quire/operate/claims.py`.
 """
 
 from typing_extensions import override

@@ -1,6 +1,6 @@
 """Processes of repair in a simulated cluster.
 
-Leaves what they do to `repair`, and the faults to `tests.simulation.faults`.
+Leaves what they do to `quire.repair`, and the faults to `tests.simulation.faults`.
 
 Source: protocol section 9.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from typing_extensions import override
 
-from repair.repair_process import RepairProcess, RepairRoles
+from quire.repair.repair_process import RepairProcess, RepairRoles
 from tests.simulation.cluster import Cluster
 from tests.simulation.nodes import Node
 from tests.simulation.store import NodeStore

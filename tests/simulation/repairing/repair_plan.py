@@ -1,7 +1,7 @@
 """Part of a plan that lets a cluster repair itself: processes of repair, and their delays.
 
-Leaves what they do to `repair`. Numbers come from a generator of their own, so that the rest of a
-seed's plan is the same without them.
+Leaves what they do to `quire.repair`. Numbers come from a generator of their own, so that the rest
+of a seed's plan is the same without them.
 """
 
 import random

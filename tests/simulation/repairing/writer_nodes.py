@@ -17,9 +17,9 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.paths import CLIENTS, client_path
 from metadata.store.memory import MemoryMetadataServer
 from metadata.store.memory_tree import NodeChange
-from repair.open_ledger_repair import OpenLedgerRepair
-from repair.outcome import Outcome
-from repair.standing import Standings
+from quire.repair.open_ledger_repair import OpenLedgerRepair
+from quire.repair.outcome import Outcome
+from quire.repair.standing import Standings
 from tests.simulation.model import Model
 
 CLOCK_ERROR: Final = 0.05

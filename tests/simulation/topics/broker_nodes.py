@@ -17,7 +17,7 @@ from broker_layer.broker_process import BrokerAddresses, BrokerProcess
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
 from ledger_client import LedgerClient
-from serving.errors import CannotListenError
+from quire.server.errors import CannotListenError
 from tests.simulation.clocks import on_clock
 from tests.simulation.nodes import ADMIN_PORT, Node, first_of
 from tests.simulation.observing import described

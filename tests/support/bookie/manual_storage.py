@@ -25,8 +25,8 @@ from bookie.wire.messages import Status
 from metadata.callbacks import Callbacks
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.store.interface import Cancel
-from serving.latency import LatencyCounts
-from serving.overriding import override
+from quire.server.latency import LatencyCounts
+from quire.server.overriding import override
 
 
 @dataclass

@@ -24,9 +24,9 @@ from bookie.wire.messages import AttachLedger, HelloReply, Reply, Request, Statu
 from metadata.ids import LedgerId
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey, entity_of
-from security.certificate_names import MappingRule
-from serving.pause import Pause
-from serving.server_log import ServerLog
+from quire.identity.certificate_names import MappingRule
+from quire.server.pause import Pause
+from quire.server.server_log import ServerLog
 from tests.fuzz.memory_transport import MemoryTransport
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.bookie.manual_storage import ManualStorage

@@ -15,7 +15,7 @@ from metadata.security.grant_table import GrantTable
 from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults
-from serving.overriding import override
+from quire.server.overriding import override
 
 RNG_SEED = 5
 

@@ -11,7 +11,7 @@ from bookie.server.server_context import ServerContext
 from bookie.server.server_counters import ServerCounters
 from bookie.server.server_limits import ServerLimits
 from metadata.ids import BookieId
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.support.bookie.manual_storage import ManualStorage
 from tests.support.bookie.wire_client import WireClient
 

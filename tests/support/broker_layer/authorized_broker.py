@@ -22,7 +22,7 @@ from metadata.security.acls import (
     Permission,
     ResourceType,
 )
-from security.principal import ANONYMOUS
+from quire.identity.principal import ANONYMOUS
 from tests.support.broker_layer.served_broker import Client
 from tests.support.broker_layer.whole_broker import OPTIONS, WholeBroker, whole_broker_parts
 

@@ -1,6 +1,7 @@
 """Connections of a listener with logins, in memory: bytes in, answers out.
 
-Leaves the mechanisms to `security.sasl`, with the users of `tests.support.security.sasl_parts`.
+Leaves the mechanisms to `quire.identity.sasl`, with the users of
+`tests.support.security.sasl_parts`.
 
 Invariant: like asyncio's own transports, the transport delivers nothing while reading is paused or
 after a close, and the loop calls `connection_lost` once.
@@ -34,13 +35,13 @@ from broker_layer.server.exchange import Exchange, RawHandler
 from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
 from metadata.security.quota_set import QuotaSet
-from security.sasl.authenticator import SaslAuthenticator, SaslParts
-from security.sasl.credentials import ScramCredential, ScramMechanism
-from security.sasl.mechanism import Mechanism, RunSlow, SaslClientExchange
-from security.sasl.oauthbearer import VerifyToken
-from security.sasl.plain import PlainClient
-from security.sasl.scram_client import ScramClient
-from serving.server_log import ServerLog
+from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
+from quire.identity.sasl.mechanism import Mechanism, RunSlow, SaslClientExchange
+from quire.identity.sasl.oauthbearer import VerifyToken
+from quire.identity.sasl.plain import PlainClient
+from quire.identity.sasl.scram_client import ScramClient
+from quire.server.server_log import ServerLog
 from tests.support.security.sasl_parts import CREDENTIALS, DECOYS, PASSWORD, USERS, run_here
 from tests.until import until
 

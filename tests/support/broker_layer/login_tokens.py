@@ -1,9 +1,9 @@
 """Logins with tokens, for tests that do not sign any."""
 
-from security.errors import TokenError
-from security.principal import Principal
-from security.sasl.mechanism import Mechanism
-from security.sasl.oauthbearer import VerifiedToken
+from quire.identity.errors import TokenError
+from quire.identity.principal import Principal
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl.oauthbearer import VerifiedToken
 from tests.support.broker_layer.login_setting import WALL_CLOCK_MS, LoginSetting
 
 

@@ -13,8 +13,8 @@ from typing import Final
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAccess, PeerAddress, Peers
 from broker_layer.server.connections.connection import BrokerConnection
-from security.sasl.mechanism import Mechanism
-from security.sasl_access import SaslAccess
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl_access import SaslAccess
 from tests.support.broker_layer.login_setting import LoginSetting
 from tests.support.security.sasl_parts import PASSWORD, USERS
 from tests.until import until

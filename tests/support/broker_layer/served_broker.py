@@ -20,7 +20,7 @@ from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
 from metadata.security.quota_set import QuotaSet
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.support.broker_layer.memory_acls import MemoryAcls
 from tests.support.broker_layer.memory_topics import MemoryTopics
 from tests.until import WAIT_S

@@ -6,16 +6,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.gateway_context import GatewayContext
-from gateway.limits import GatewayCounters, GatewayLimits
-from gateway.requests import MetadataRequests
-from gateway.server import GatewayServer
-from gateway.sessions import Sessions
 from metadata.gateway.opening import open_store
 from metadata.gateway.store import GatewayMetadataStore
 from metadata.security.ledger_roles import NO_GRANTS, GrantedRights
 from metadata.store.interface import MetadataStore
-from serving.server_log import ServerLog
+from quire.gateway.gateway_context import GatewayContext
+from quire.gateway.limits import GatewayCounters, GatewayLimits
+from quire.gateway.requests import MetadataRequests
+from quire.gateway.server import GatewayServer
+from quire.gateway.sessions import Sessions
+from quire.server.server_log import ServerLog
 
 ROOT = "User:root"
 _seeds = itertools.count()

@@ -24,7 +24,7 @@ from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.quorum import stripe_end, write_set
 from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.scenarios.words import TOKEN
 from tests.support.ledger_client.recovery_model import Model, Odds, ViolationError, size_of
 

@@ -7,7 +7,7 @@ from bookie.wire.frames import FrameKind, frame_header
 from bookie.wire.messages import Hello, HelloReply, Status
 from ledger_client.bookies.connection import BookieConnection
 from metadata.ids import BookieId
-from serving.overriding import override
+from quire.server.overriding import override
 
 
 class Recorder(asyncio.Transport):

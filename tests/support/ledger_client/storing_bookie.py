@@ -36,7 +36,7 @@ from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.registry.registrar import BookieRegistrar
 from metadata.registry.registration import BookieRegistration
 from metadata.store.interface import MetadataStore
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.ledger_client.scripted_bookie import ScriptedBookie
 
 

@@ -14,7 +14,7 @@ from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.tailing import TailPoller
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.loop import simulation_loop
 from tests.support.ledger_client.ledger_world import length, payloads
 from tests.support.ledger_client.memory_bookies import MemoryBookies

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from security.client_file import zookeeper_access_of
+from quire.identity.client_file import zookeeper_access_of
 
 
 @dataclass(frozen=True, slots=True)

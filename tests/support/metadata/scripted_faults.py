@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from metadata.errors import OutcomeUnknownError, StoreUnavailableError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
-from serving.overriding import override
+from quire.server.overriding import override
 
 Choice = Callable[[StoreCall], bool]
 

@@ -1,6 +1,6 @@
 """Credentials for tests of users."""
 
-from security.sasl.credentials import ITERATIONS_MIN, ScramCredential, ScramMechanism
+from quire.identity.sasl.credentials import ITERATIONS_MIN, ScramCredential, ScramMechanism
 
 
 def credential(mechanism: ScramMechanism, seed: int = 0) -> ScramCredential:

@@ -10,8 +10,8 @@ from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from metadata.repair.settings import RepairSettings
 from metadata.repair.status import BlockedTotal, RepairStatus, UrgencyTotal
 from quire.console.survey import Shapes, Surveyed
-from quire.health import Health, LedgerCounts
-from quire.repair_summary import RepairSummary
+from quire.operate.health import Health, LedgerCounts
+from quire.operate.repair_summary import RepairSummary
 
 
 def sample_survey(

@@ -14,7 +14,7 @@ from ledger_client.cluster_access import open_cluster
 from quire.console.context import Route
 from quire.console.options import ConsoleOptions
 from quire.console.server import ConsoleServer
-from security.client_file import NO_IDENTITY
+from quire.identity.client_file import NO_IDENTITY
 
 _FORM_TOKEN = re.compile(r'name="form_token" value="([0-9a-f]+)"')
 

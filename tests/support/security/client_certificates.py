@@ -4,10 +4,10 @@ import shutil
 import ssl
 from pathlib import Path
 
+from quire.identity.server_tls import ClientCertificates, server_context
+from quire.identity.tls import TlsFiles
 from quire.local.development_certificates import DevelopmentAuthority, NamedFiles
-from security.server_tls import ClientCertificates, server_context
-from security.tls import TlsFiles
-from serving.process import wall_clock_ms
+from quire.server.process import wall_clock_ms
 
 TWO_YEARS_MS = 2 * 365 * 24 * 3_600_000
 REQUIRED = ClientCertificates.REQUIRED

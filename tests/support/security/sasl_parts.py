@@ -1,22 +1,22 @@
 """Users, decoys and runs of slow functions for tests of SASL.
 
-Leaves the exchanges to `security.sasl`.
+Leaves the exchanges to `quire.identity.sasl`.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from security.errors import SaslError
-from security.sasl.credential_forms import CredentialForm, CredentialForms
-from security.sasl.credentials import (
+from quire.identity.errors import SaslError
+from quire.identity.sasl.credential_forms import CredentialForm, CredentialForms
+from quire.identity.sasl.credentials import (
     SALT_BYTES,
     ScramCredential,
     ScramMechanism,
     credential_of,
     salted_password,
 )
-from security.sasl.decoys import Decoys
-from security.sasl.mechanism import Answer, SaslClientExchange, SaslExchange
+from quire.identity.sasl.decoys import Decoys
+from quire.identity.sasl.mechanism import Answer, SaslClientExchange, SaslExchange
 
 SALT: Final = b"0123456789abcdef"
 ITERATIONS: Final = 4_096

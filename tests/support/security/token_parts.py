@@ -1,6 +1,6 @@
 """Keys of an issuer, and tokens signed with them, right and wrong ones.
 
-Leaves verifying to `security.sasl.tokens`.
+Leaves verifying to `quire.identity.sasl.tokens`.
 """
 
 import base64

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from tracing.spans import Attributes, SpanKind, send_to
+from quire.tracing.spans import Attributes, SpanKind, send_to
 
 
 class KeptSpans:

@@ -8,7 +8,7 @@ from bookie.config import StorageConfig
 from bookie.options import OPTIONS, BookieOptions, load_options
 from bookie.server.server_limits import ServerLimits
 from metadata.registry.registration import OWNERS_FEATURE
-from serving.errors import OptionError
+from quire.server.errors import OptionError
 
 FLAGS = {"data_dir": "/data"}
 

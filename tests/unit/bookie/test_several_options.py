@@ -8,7 +8,7 @@ import pytest
 from bookie.options import OPTIONS, TABLE, load_options
 from bookie.several_options import flags_of, has_several, load_several
 from quire.cli.server_options import add_option_flags
-from serving.errors import OptionError
+from quire.server.errors import OptionError
 
 TWO = """
 [bookie_defaults]

@@ -4,8 +4,8 @@ import pytest
 
 from broker_layer.options import authorizer_config, load_options
 from broker_layer.security.authorizer import AuthorizerConfig
-from serving.errors import OptionError
-from serving.option_reading import Value
+from quire.server.errors import OptionError
+from quire.server.option_reading import Value
 
 MAP = "BROKERS:PLAINTEXT,CLIENTS:PLAINTEXT"
 TWO = "BROKERS://127.0.0.1:1,CLIENTS://127.0.0.1:2"

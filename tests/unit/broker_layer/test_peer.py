@@ -11,8 +11,8 @@ import pytest
 
 from broker_layer.peer import PeerAccess, PeerAddress, Peers
 from broker_layer.peer_connection import CALLS_MAX, FRAME_BYTES_MAX, PeerConnection, PeerError
-from security import renewed_tls
-from security.renewed_tls import RenewedContext
+from quire.identity import renewed_tls
+from quire.identity.renewed_tls import RenewedContext
 from tests.support.security.client_certificates import RenewedFiles
 
 HEADER = struct.Struct(">hhih")

@@ -11,9 +11,9 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import Peers
 from broker_layer.peer_connection import PeerConnection, PeerError
 from broker_layer.security.peer_login import log_in
-from security.errors import SaslError
-from security.sasl.credentials import ScramMechanism
-from security.sasl_access import SaslAccess
+from quire.identity.errors import SaslError
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl_access import SaslAccess
 from tests.support.broker_layer.login_setting import LoginSetting, turns
 from tests.support.broker_layer.peer_logins import access_of, ask, listening, peers_of
 from tests.support.security.sasl_parts import USERS, credential

@@ -108,7 +108,7 @@ from metadata.topics.topic import (
     pack_topic,
     unpack_topic,
 )
-from security.sasl.credentials import ScramCredential, ScramMechanism
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 from tests.support.metadata.samples import A, B, C, D, open_ledger
 
 BAD: Final = BadRange(LedgerId(7), EntryId(1), EntryId(2))

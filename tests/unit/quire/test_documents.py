@@ -15,7 +15,7 @@ from broker_layer.kafka.versions import ADVERTISED
 from metadata.repair.scrub import NEVER_SCRUBBED
 from quire.cli.bookie.verbs import parser
 from quire.cli.main import NOUNS
-from serving.process_metrics import ProcessMetrics
+from quire.server.process_metrics import ProcessMetrics
 from tests.support.bookie.manual_storage import ManualStorage
 
 ROOT = Path(__file__).parents[3]

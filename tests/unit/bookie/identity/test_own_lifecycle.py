@@ -17,7 +17,7 @@ from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.metadata.scripted_faults import ScriptedFaults
 

@@ -23,7 +23,7 @@ from metadata.registry.positions import (
     unpack_position,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.support.bookie.batches import make_run
 from tests.support.bookie.storage_fixture import Bench as StorageBench
 from tests.support.bookie.storage_fixture import add, simulate

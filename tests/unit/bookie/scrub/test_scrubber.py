@@ -17,7 +17,7 @@ from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
-from serving.server_log import ServerLog
+from quire.server.server_log import ServerLog
 from tests.simulation.loop import run_simulation
 from tests.support.bookie.batches import make_run
 from tests.support.bookie.storage_fixture import Bench, add

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bookie.wire.frames import FIRST_FRAME_BYTES_MAX, FRAME_MAGIC, FrameKind, frame_header
 from bookie.wire.messages import Pong, ReadEntries, Refused, Status
 from metadata.ids import EntryId, LedgerId
-from serving.server_log import LOGGER
+from quire.server.server_log import LOGGER
 from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
 from tests.support.bookie.wire_client import WireClient, batch_of, hello
 from tests.until import until

@@ -18,8 +18,8 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from security.sasl.mechanism import REFUSED, Mechanism
-from security.sasl.sessions import REFUSAL_DELAY_S
+from quire.identity.sasl.mechanism import REFUSED, Mechanism
+from quire.identity.sasl.sessions import REFUSAL_DELAY_S
 from tests.support.bookie.login_world import (
     BEGIN,
     PASSWORD,

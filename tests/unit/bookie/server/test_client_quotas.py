@@ -9,7 +9,7 @@ from bookie.wire.entries import Entries
 from bookie.wire.messages import LacReply, ReadEntries, ReadLac, Status, WaitLac
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.security.quotas import QuotaKey, entity_of
-from security.principal import ANONYMOUS
+from quire.identity.principal import ANONYMOUS
 from tests.simulation.loop import simulation_loop
 from tests.support.bookie.login_world import login_world, stores
 from tests.support.bookie.quota_world import (

@@ -24,7 +24,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
-from serving import connection
+from quire.server import connection
 from tests.support.bookie import wire_client
 from tests.support.bookie.running_server import BOOKIE, RunningServer
 from tests.support.bookie.wire_client import KEY, WireClient, batch_of, hello, payloads_of

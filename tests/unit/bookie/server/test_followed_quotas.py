@@ -10,7 +10,7 @@ import pytest
 from bookie.wire.messages import Status
 from metadata.security.quota_store import QuotaStore
 from metadata.security.quotas import QuotaKey, entity_of
-from security.principal import ANONYMOUS
+from quire.identity.principal import ANONYMOUS
 from tests.support.bookie.bookie_machine import Machine, Running
 from tests.support.bookie.wire_client import WireClient, batch_of
 from tests.support.metadata.scripted_faults import ScriptedFaults

@@ -29,8 +29,8 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from security.sasl.credentials import ScramMechanism
-from security.sasl.sessions import LOGIN_S_MAX
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl.sessions import LOGIN_S_MAX
 from tests.support.bookie.login_world import BEGIN, SCRAM, LoginWorld, login_world
 from tests.support.bookie.roles_setting import RolesSetting
 from tests.support.bookie.running_server import BOOKIE

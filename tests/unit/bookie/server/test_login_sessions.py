@@ -18,10 +18,10 @@ from bookie.wire.messages import (
     Refused,
     Status,
 )
-from security.sasl.mechanism import REFUSED
-from security.sasl.sessions import CHANGED
-from serving.audit_log import LOGGER
-from serving.server_log import JsonFormatter
+from quire.identity.sasl.mechanism import REFUSED
+from quire.identity.sasl.sessions import CHANGED
+from quire.server.audit_log import LOGGER
+from quire.server.server_log import JsonFormatter
 from tests.support.bookie.login_world import (
     BEGIN,
     PATIENT,

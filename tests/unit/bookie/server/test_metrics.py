@@ -11,8 +11,8 @@ from bookie.storage.answers import StorageStatistics
 from bookie.storage.writability import Reason
 from metadata.ids import EntryId
 from metadata.repair.scrub import ScrubPosition, ScrubRecord
-from serving.latency import LatencyCounts
-from serving.metrics import metrics_text
+from quire.server.latency import LatencyCounts
+from quire.server.metrics import metrics_text
 from tests.support.bookie.manual_storage import ManualStorage
 
 

@@ -23,7 +23,7 @@ from bookie.wire.messages import (
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.registry.directory import BookieDirectory
-from serving.errors import CannotListenError
+from quire.server.errors import CannotListenError
 from tests.support.bookie.bookie_machine import Machine, Running
 from tests.support.bookie.wire_client import batch_of, payloads_of
 

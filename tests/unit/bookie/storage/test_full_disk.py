@@ -14,7 +14,7 @@ from bookie.log.reserve import check_room, make_room
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.disk import CrashableDisk
 from tests.support.bookie.batches import make_run
 from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, entries_of, read, simulate

@@ -23,7 +23,7 @@ from bookie.log.records import ADDS
 from bookie.log.segments import Segments
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.disk import CrashableDisk, CrashableFile, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
 from tests.support.bookie.batches import make_run, payload_of

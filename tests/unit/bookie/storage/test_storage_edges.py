@@ -14,7 +14,7 @@ from bookie.log import records
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.disk import CrashableDisk, CrashableFile
 from tests.support.bookie.batches import make_run, payload_of
 from tests.support.bookie.storage_fixture import (

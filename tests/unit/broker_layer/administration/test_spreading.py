@@ -23,7 +23,7 @@ from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from broker_layer.request_context import RequestContext
 from metadata.topics.topic import TopicRecord
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.broker_layer.asking import NO_ID, Admin, AskedTopic, topic
 from tests.support.broker_layer.control_setting import LISTENER, Setting
 from tests.until import until

@@ -20,7 +20,7 @@ from metadata.ids import UpdateToken
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition import PartitionSegment
-from serving.server_log import LOGGER, ServerLog
+from quire.server.server_log import LOGGER, ServerLog
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append, batch, values
 from tests.support.ledger_client.cluster import TestCluster
 from tests.until import until

@@ -20,7 +20,7 @@ from metadata.ids import LedgerId
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.topics.partition_store import PartitionStore
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 from tests.support.ledger_client.cluster import TestCluster
 from tests.until import until

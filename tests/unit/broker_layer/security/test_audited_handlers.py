@@ -46,9 +46,9 @@ from broker_layer.security.audited_handlers import (
     ORDINARY,
     audited,
 )
-from security.principal import Principal
-from serving.audit_log import AuditLog
-from serving.overriding import override
+from quire.identity.principal import Principal
+from quire.server.audit_log import AuditLog
+from quire.server.overriding import override
 
 CONTEXT = RequestContext(1, "", "10.0.0.7", "SSL", 1, Principal("ann"))
 GOOD, BAD = int(ErrorCode.NONE), int(ErrorCode.INVALID_REQUEST)

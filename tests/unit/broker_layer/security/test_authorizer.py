@@ -16,8 +16,8 @@ from metadata.security.acls import (
     Permission,
     ResourceType,
 )
-from security.principal import ANONYMOUS, Principal
-from serving.audit_log import LOGGER, AuditLog
+from quire.identity.principal import ANONYMOUS, Principal
+from quire.server.audit_log import LOGGER, AuditLog
 from tests.support.broker_layer.memory_acls import MemoryAcls
 
 ALICE, BOB = Principal("alice"), Principal("bob")

@@ -5,8 +5,8 @@ import pytest
 from broker_layer.options import load_options
 from broker_layer.security.login_options import LoginOptions
 from broker_layer.security.protocols import SecurityProtocol
-from security.sasl.mechanism import Mechanism
-from serving.errors import OptionError
+from quire.identity.sasl.mechanism import Mechanism
+from quire.server.errors import OptionError
 
 SHA_512, SHA_256 = Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256
 PLAIN, BEARER = Mechanism.PLAIN, Mechanism.OAUTHBEARER

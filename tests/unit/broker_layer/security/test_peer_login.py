@@ -12,10 +12,10 @@ from broker_layer import peer
 from broker_layer.peer import PeerAddress
 from broker_layer.peer_connection import PeerError
 from broker_layer.security.peer_login import FRAME_BYTES_MAX, SHOWN_CHARACTERS, log_in
-from security.errors import SaslError, SecretError
-from security.sasl.credentials import ScramMechanism
-from security.sasl.mechanism import Mechanism
-from security.sasl_access import SaslAccess
+from quire.identity.errors import SaslError, SecretError
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl_access import SaslAccess
 from tests.support.broker_layer.login_setting import LoginSetting
 from tests.support.broker_layer.peer_logins import SCRAM, access_of, ask, listening, peers_of
 from tests.support.security.sasl_parts import PASSWORD, USERS, credential

@@ -4,9 +4,9 @@ import pytest
 
 from broker_layer.options import BrokerOptions, load_options
 from broker_layer.security.protocols import SecurityProtocol, protocols_of
-from serving.errors import OptionError
-from serving.option_reading import Value
-from serving.security_options import TlsMode
+from quire.server.errors import OptionError
+from quire.server.option_reading import Value
+from quire.server.security_options import TlsMode
 
 FILES = {"tls_cert_file": "c", "tls_key_file": "k", "tls_ca_file": "a"}
 OPEN = "10.1.2.3"

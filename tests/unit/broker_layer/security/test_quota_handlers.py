@@ -29,8 +29,8 @@ from broker_layer.security.quota_handlers import QuotaHandlers
 from metadata.security.quota_store import QuotaStore
 from metadata.security.quota_table import QuotaTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from security.principal import Principal
-from serving.audit_log import AuditLog
+from quire.identity.principal import Principal
+from quire.server.audit_log import AuditLog
 from tests.support.metadata.scripted_faults import ScriptedFaults
 
 if TYPE_CHECKING:

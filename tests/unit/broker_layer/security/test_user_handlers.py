@@ -27,9 +27,9 @@ from broker_layer.security.user_handlers import UserHandlers
 from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from security.principal import Principal
-from security.sasl.credentials import ScramMechanism, credential_of, salted_password
-from serving.audit_log import AuditLog
+from quire.identity.principal import Principal
+from quire.identity.sasl.credentials import ScramMechanism, credential_of, salted_password
+from quire.server.audit_log import AuditLog
 from tests.support.metadata.scripted_faults import ScriptedFaults
 
 if TYPE_CHECKING:

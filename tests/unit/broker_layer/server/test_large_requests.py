@@ -11,8 +11,8 @@ from broker_layer.server.produce.produce import PARTITIONS_AT_ONCE, ProduceServi
 from broker_layer.server.produce.produce_rights import AdmittedProduce
 from broker_layer.server.produce.produce_verification import Verified
 from broker_layer.turns import SLICE_ELEMENTS, Turns
-from serving import connection, step_turns
-from serving.step_turns import LARGE_BYTES
+from quire.server import connection, step_turns
+from quire.server.step_turns import LARGE_BYTES
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import Ask, Wanted, serving
 from tests.support.loop_passes import counting_passes

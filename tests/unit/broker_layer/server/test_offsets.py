@@ -14,7 +14,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.offsets import DELETIONS_AT_ONCE_MAX, _by_topic
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import serving
 

@@ -25,9 +25,9 @@ from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
 from metadata.ids import BookieId
-from security.sasl.mechanism import Mechanism, RunSlow
-from security.sasl_access import SaslAccess
-from serving.overriding import override
+from quire.identity.sasl.mechanism import Mechanism, RunSlow
+from quire.identity.sasl_access import SaslAccess
+from quire.server.overriding import override
 from tests.support.bookie.login_world import PASSWORD, LoginWorld, login_world
 from tests.support.bookie.roles_setting import RolesSetting
 from tests.support.bookie.running_server import BOOKIE

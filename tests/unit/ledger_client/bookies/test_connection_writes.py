@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger_client.bookies.connection_writes import JOINED_BYTES_MAX, PIECE_BYTES, ConnectionWrites
-from serving.overriding import override
+from quire.server.overriding import override
 
 sizes = st.one_of(
     st.integers(0, 100),

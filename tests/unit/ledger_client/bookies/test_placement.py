@@ -14,7 +14,7 @@ from ledger_client.bookies.quarantine import Quarantine
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.until import until
 
 Bookies = dict[BookieId, BookieRegistration]

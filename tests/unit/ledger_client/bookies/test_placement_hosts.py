@@ -12,7 +12,7 @@ from ledger_client.bookies.placement_search import Spread, SpreadSearch
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.checkers.hosts import best_of_all, reached
 
 Bookies = dict[BookieId, BookieRegistration]

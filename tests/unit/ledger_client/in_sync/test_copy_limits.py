@@ -11,7 +11,7 @@ from ledger_client.in_sync.copy_limits import (
     wait_for_turn,
 )
 from metadata.ids import BookieId
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.ledger_client.copying_world import World, run, write
 

@@ -16,7 +16,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import ledger_path
 from metadata.store.interface import Cancel, WatchCallback
 from metadata.store.memory import MemoryMetadataStore
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.ledger_client.ledger_world import LEDGER, payloads
 from tests.support.ledger_client.recovery_world import World, run
 from tests.support.metadata.scripted_faults import ScriptedFaults, is_read

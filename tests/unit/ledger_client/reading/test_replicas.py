@@ -24,7 +24,7 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.directory import BookieDirectory
 from metadata.store.memory import MemoryMetadataStore
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.ledger_client.cluster import THREE, TestCluster
 
 SIZE = 40

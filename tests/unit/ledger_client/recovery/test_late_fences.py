@@ -11,7 +11,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.errors import ClientClosedError
 from ledger_client.recovery.late_fences import FENCE_FOR_S, LateFences
 from metadata.ids import BookieId
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.ledger_client.ledger_world import LEDGER, LedgerWorld
 from tests.support.ledger_client.memory_bookies import MemoryBookies, rng

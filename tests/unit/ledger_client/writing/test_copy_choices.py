@@ -16,7 +16,7 @@ from ledger_client.writing.ledger_turns import LedgerTurns, TurnKey
 from ledger_client.writing.slices import Call
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.ledger_client.writer_world import World, run
 from tests.support.sample_ledgers import fragments
 

@@ -23,7 +23,7 @@ from metadata.ids import BookieId, LedgerId
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.store.memory_server import MemoryMetadataServer
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.simulation.loop import run_simulation
 from tests.support.sample_ledgers import ledger_of
 

@@ -9,7 +9,7 @@ from metadata.paths import LEDGERS, NODE_RIGHTS
 from metadata.security.followed_rights import FollowedRights
 from metadata.security.rights_record import NodeRights, pack_rights
 from metadata.store.memory import MemoryMetadataStore
-from security.zookeeper_access import digest_identity
+from quire.identity.zookeeper_access import digest_identity
 from tests.until import until
 
 RIGHTS = NodeRights((digest_identity("servers:0123456789abcdef"),))

@@ -19,7 +19,7 @@ from metadata.security.rights_record import (
     pack_rights,
     unpack_rights,
 )
-from security.zookeeper_access import digest_identity
+from quire.identity.zookeeper_access import digest_identity
 
 SERVERS = digest_identity("servers:0123456789abcdef")
 CLIENTS = digest_identity("clients:0123456789abcdef")

@@ -17,7 +17,7 @@ from metadata.security.user_store import UserStore
 from metadata.security.users import UserRecord, user_of
 from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.memory import MemoryMetadataStore
-from security.sasl.credentials import ScramMechanism
+from quire.identity.sasl.credentials import ScramMechanism
 from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.support.metadata.users import credential
 

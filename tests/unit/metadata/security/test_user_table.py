@@ -10,8 +10,8 @@ from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
 from metadata.security.users import pack_user, user_of
 from metadata.store.memory import MemoryMetadataStore
-from security.sasl.credential_forms import TOOLS, form_of
-from security.sasl.credentials import ScramMechanism
+from quire.identity.sasl.credential_forms import TOOLS, form_of
+from quire.identity.sasl.credentials import ScramMechanism
 from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.support.metadata.users import credential
 from tests.until import until

@@ -21,7 +21,7 @@ from metadata.security.users import (
     unpack_user,
     user_of,
 )
-from security.sasl.credentials import ScramCredential, ScramMechanism
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 from tests.support.metadata.users import credential
 
 SHA_256, SHA_512 = ScramMechanism

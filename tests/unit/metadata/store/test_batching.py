@@ -20,7 +20,7 @@ from metadata.store.interface import (
     multi_size,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.metadata.scripted_faults import ScriptedFaults
 
 operations = st.lists(

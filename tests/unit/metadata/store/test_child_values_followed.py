@@ -11,7 +11,7 @@ from metadata.ids import Version
 from metadata.store.child_values import READS_AT_ONCE_MAX, ChildValues
 from metadata.store.interface import Cancel, Stored, WatchCallback
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.unit.metadata.conftest import taken_s
 from tests.until import until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from metadata.store.zookeeper.store import open_store
-from security.errors import ClientFileError, SecretError, SecurityError
+from quire.identity.errors import ClientFileError, SecretError, SecurityError
 from tests.support.metadata.logins import write_login
 
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from quire.admin_api import AdminSilentError
 from quire.console.admin_servers import SILENT_S, AdminServers
-from security.client_file import NO_IDENTITY
+from quire.identity.client_file import NO_IDENTITY
+from quire.operate.admin_api import AdminSilentError
 from tests.support.quire.admin_server import admin_server
 
 ASK_S = 0.05

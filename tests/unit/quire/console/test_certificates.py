@@ -15,8 +15,8 @@ from quire.console.context import Handler, Route
 from quire.console.guard import Guard
 from quire.console.options import ConsoleOptions
 from quire.console.server import ConsoleServer
+from quire.identity.client_file import NO_IDENTITY, read_client_file
 from quire.local.secure_directory import SecureDirectory
-from security.client_file import NO_IDENTITY, read_client_file
 from tests.support.quire.console import Browser, path_of
 from tests.support.quire.memory_cluster import MemoryCluster
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quire.console.options import load_options
-from serving.errors import OptionError
+from quire.server.errors import OptionError
 
 TLS: dict[str, str | bool] = {
     "tls": "required",

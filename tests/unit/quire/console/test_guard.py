@@ -11,8 +11,8 @@ from quire.console import server
 from quire.console.context import ConsoleContext, Route
 from quire.console.guard import COOKIE, Guard
 from quire.console.options import ConsoleOptions
-from security.errors import SecretError
-from serving.token_check import LOGINS_OF_ADDRESS_MAX
+from quire.identity.errors import SecretError
+from quire.server.token_check import LOGINS_OF_ADDRESS_MAX
 from tests.support.quire.console import open_console, path_of
 from tests.support.quire.memory_cluster import MemoryCluster
 

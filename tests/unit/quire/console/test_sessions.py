@@ -7,7 +7,7 @@ from quire.console.sessions import (
     SESSIONS_MAX,
     Sessions,
 )
-from serving.token_check import (
+from quire.server.token_check import (
     ADDRESSES_MAX,
     LOGINS_OF_ADDRESS_MAX,
     LOGINS_PERIOD_S,

@@ -3,9 +3,9 @@
 import stat
 from pathlib import Path
 
+from quire.identity.client_file import read_client_file
+from quire.identity.secret_files import read_secret
 from quire.local.secure_directory import TOKEN_BYTES, SecureDirectory
-from security.client_file import read_client_file
-from security.secret_files import read_secret
 
 
 def test_kafkas_tools_have_settings_for_the_login_and_for_the_certificate(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from quire.server.errors import OptionError
+from quire.server.option_reading import Value
 from quire.zookeeper.members import Member, parse_members
 from quire.zookeeper.options import load_options
 from quire.zookeeper.settings import java_command, settings_of
-from serving.errors import OptionError
-from serving.option_reading import Value
 
 THREE = "2=127.0.0.1:2889:3889 1=127.0.0.1:2888:3888 3=127.0.0.1:2890:3890"
 FLAGS: dict[str, Value] = {"data_dir": "/srv/zookeeper"}

@@ -14,7 +14,7 @@ from broker_layer.groups.consumer.consumer_values import (
 )
 from broker_layer.groups.values import Moment
 from broker_layer.kafka.error_codes import ErrorCode
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.broker_layer.consumer_driver import Client, ConsumerDriver, partitions_of
 from tests.support.broker_layer.group_world import MemoryTopics
 

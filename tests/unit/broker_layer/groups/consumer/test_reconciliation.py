@@ -7,7 +7,7 @@ from broker_layer.groups.consumer.consumer_values import (
     Partitions,
 )
 from broker_layer.groups.consumer.reconciliation import reconciled
-from serving.overriding import override
+from quire.server.overriding import override
 
 KEPT: Partition = (b"a", 0)
 OTHER: Partition = (b"a", 1)

@@ -9,13 +9,13 @@ import pytest
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from broker_layer.server.access.listener_access import ListenerAccess
+from quire.identity.certificate_names import DEFAULT_RULES, parse_mapping_rules
+from quire.identity.principal import ANONYMOUS, Principal
 from quire.local.secure_directory import SecureDirectory
-from security.certificate_names import DEFAULT_RULES, parse_mapping_rules
-from security.principal import ANONYMOUS, Principal
-from serving.security_options import SecurityOptions
-from serving.served_tls import ServedTls
-from serving.server_log import ServerLog
-from serving.tls_listening import TlsListening
+from quire.server.security_options import SecurityOptions
+from quire.server.served_tls import ServedTls
+from quire.server.server_log import ServerLog
+from quire.server.tls_listening import TlsListening
 from tests.support.broker_layer.login_setting import LoginSetting
 
 RULES = parse_mapping_rules(DEFAULT_RULES)

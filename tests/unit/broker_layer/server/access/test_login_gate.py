@@ -39,16 +39,16 @@ from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
-from security.principal import Principal
-from security.sasl.authenticator import SaslAuthenticator, SaslParts
-from security.sasl.credentials import ScramMechanism
-from security.sasl.mechanism import Mechanism, SaslClientExchange
-from security.sasl.oauthbearer import OAuthBearerClient, VerifiedToken
-from security.sasl.plain import PlainClient
-from security.sasl.scram_client import ScramClient
-from security.sasl.sessions import LOGIN_S_MAX
-from serving.audit_log import LOGGER
-from serving.server_log import JsonFormatter, ServerLog
+from quire.identity.principal import Principal
+from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange
+from quire.identity.sasl.oauthbearer import OAuthBearerClient, VerifiedToken
+from quire.identity.sasl.plain import PlainClient
+from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.sessions import LOGIN_S_MAX
+from quire.server.audit_log import LOGGER
+from quire.server.server_log import JsonFormatter, ServerLog
 from tests.support.broker_layer.memory_topics import MemoryTopics
 from tests.support.broker_layer.served_broker import Client
 from tests.support.security.sasl_parts import DECOYS, PASSWORD, USERS, find, run_here

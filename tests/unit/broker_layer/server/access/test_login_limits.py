@@ -12,10 +12,10 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.access.logins import FRAME_BYTES_MAX
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.connection import BrokerConnection
-from security.sasl.mechanism import Mechanism
-from security.sasl.plain import PlainClient
-from security.sasl.sessions import LOGIN_S_MAX, SaslSession
-from security.shares import Shares
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl.plain import PlainClient
+from quire.identity.sasl.sessions import LOGIN_S_MAX, SaslSession
+from quire.identity.shares import Shares
 from tests.support.broker_layer.login_setting import (
     Gate,
     LoginSetting,

@@ -4,10 +4,10 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
-from security.sasl.credentials import ScramMechanism
-from security.sasl.mechanism import Mechanism
-from security.sasl.oauthbearer import OAuthBearerClient
-from security.sasl.plain import PlainClient
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl.oauthbearer import OAuthBearerClient
+from quire.identity.sasl.plain import PlainClient
 from tests.support.broker_layer.login_setting import (
     Gate,
     LoginSetting,

@@ -8,9 +8,9 @@ import pytest
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import SERVED, ApiKey
 from broker_layer.server.access.logins import NO_MECHANISM
-from security.sasl.mechanism import REFUSED, Mechanism
-from security.sasl.plain import PlainClient
-from security.sasl.sessions import REFUSAL_DELAY_S
+from quire.identity.sasl.mechanism import REFUSED, Mechanism
+from quire.identity.sasl.plain import PlainClient
+from quire.identity.sasl.sessions import REFUSAL_DELAY_S
 from tests.support.broker_layer.login_setting import (
     LoginSetting,
     authenticate_frame,

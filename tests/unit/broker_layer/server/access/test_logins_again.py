@@ -8,12 +8,12 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.login_messages import SaslAuthenticateResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.access.logins import SESSION_MS_MAX
-from security.principal import Principal
-from security.sasl.credentials import ScramMechanism
-from security.sasl.mechanism import Mechanism
-from security.sasl.oauthbearer import OAuthBearerClient
-from security.sasl.plain import PlainClient
-from security.sasl.sessions import LOGIN_S_MAX
+from quire.identity.principal import Principal
+from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl.oauthbearer import OAuthBearerClient
+from quire.identity.sasl.plain import PlainClient
+from quire.identity.sasl.sessions import LOGIN_S_MAX
 from tests.support.broker_layer.login_setting import (
     Gate,
     LoginClient,

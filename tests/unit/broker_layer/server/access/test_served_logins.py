@@ -20,11 +20,11 @@ from metadata.security.user_store import UserStore
 from metadata.security.user_table import UserTable
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
-from security.sasl.credentials import ITERATIONS_MIN, ScramMechanism, new_credential
-from security.sasl.mechanism import REFUSED, Mechanism
-from security.sasl.oauthbearer import OAuthBearerClient
-from security.sasl.plain import PlainClient
-from serving import slow_work
+from quire.identity.sasl.credentials import ITERATIONS_MIN, ScramMechanism, new_credential
+from quire.identity.sasl.mechanism import REFUSED, Mechanism
+from quire.identity.sasl.oauthbearer import OAuthBearerClient
+from quire.identity.sasl.plain import PlainClient
+from quire.server import slow_work
 from tests.support.broker_layer.login_setting import (
     WALL_CLOCK_MS,
     LoginSetting,

@@ -18,8 +18,8 @@ from broker_layer.server.connections.frame_assembler import KafkaFrameAssembler
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.fetch.fetch_sessions import FetchOwner, FetchPosition, FetchSessions
-from serving.errors import OptionError
-from serving.option_reading import with_options
+from quire.server.errors import OptionError
+from quire.server.option_reading import with_options
 
 
 @given(

@@ -9,7 +9,7 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.config import BrokerLimits
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey, entity_of
-from serving.pause import Pause
+from quire.server.pause import Pause
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import (
     Ask,

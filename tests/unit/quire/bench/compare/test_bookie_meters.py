@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from quire.admin_api import AdminApiError
 from quire.bench.compare import bookie_meters
 from quire.bench.compare.bookie_meters import BookieMeters
+from quire.operate.admin_api import AdminApiError
 
 if TYPE_CHECKING:
     from quire.local.local_bookie import LocalBookie

@@ -11,8 +11,8 @@ from quire.bench.fleet.assumptions import Assumptions
 from quire.bench.fleet.ledgers import Ledger, new_ledger
 from quire.bench.fleet.repair_worker import Copy, RepairWorker, rates_of
 from quire.bench.fleet.simulation import Simulation
-from repair import worker
-from repair.needs import RepairClass
+from quire.repair import worker
+from quire.repair.needs import RepairClass
 from tests.support.quire.fleet.small_fleet import (
     ONE,
     bookie,

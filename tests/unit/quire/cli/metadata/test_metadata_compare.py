@@ -3,12 +3,12 @@
 import pytest
 
 from metadata.ids import LedgerId
-from quire.admin_api import AdminApiError, Json
 from quire.cli.metadata import metadata_compare
 from quire.cli.metadata.verbs import parser
 from quire.errors import ExitCode
-from quire.unknown_holdings import DELETED, MOVED, NOT_CLOSED, UNKNOWN
-from security.client_file import NO_IDENTITY, ClientFile
+from quire.identity.client_file import NO_IDENTITY, ClientFile
+from quire.operate.admin_api import AdminApiError, Json
+from quire.operate.unknown_holdings import DELETED, MOVED, NOT_CLOSED, UNKNOWN
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger
 

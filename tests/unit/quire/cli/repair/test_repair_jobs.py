@@ -16,7 +16,7 @@ from metadata.repair.scrub_store import ScrubStore
 from quire.cli.repair import repair_jobs
 from quire.cli.repair.repair_jobs import TooManyJobsError
 from quire.cli.repair.verbs import parser
-from repair.publishing import REQUESTED
+from quire.repair.publishing import REQUESTED
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger
 

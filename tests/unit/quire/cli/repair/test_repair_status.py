@@ -20,7 +20,7 @@ from metadata.repair.status_store import StatusStore
 from metadata.repair.workers import WorkerRegistrar
 from quire.cli.output import Output
 from quire.cli.repair.verbs import parser
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.until import until
 

@@ -8,7 +8,7 @@ import pytest
 
 from quire.cli.topic import missing_answers
 from quire.cli.topic.missing_answers import MissingAnswers
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.until import WAIT_S
 
 

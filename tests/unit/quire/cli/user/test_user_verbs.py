@@ -16,8 +16,8 @@ from metadata.security.user_store import UserStore
 from quire.cli.user.password_source import PASSWORD_VARIABLE
 from quire.cli.user.verbs import parser
 from quire.errors import ExitCode, UsageError, exit_code
-from security.errors import SecretError
-from security.sasl.credentials import (
+from quire.identity.errors import SecretError
+from quire.identity.sasl.credentials import (
     ITERATIONS_DEFAULT,
     ITERATIONS_MIN,
     SALT_BYTES,
@@ -25,7 +25,7 @@ from security.sasl.credentials import (
     credential_of,
     salted_password,
 )
-from security.secret_files import SECRET_BYTES_MAX
+from quire.identity.secret_files import SECRET_BYTES_MAX
 from tests.support.quire.memory_cluster import MemoryCluster
 
 SHA_256, SHA_512 = ScramMechanism

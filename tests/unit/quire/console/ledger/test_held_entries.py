@@ -13,7 +13,7 @@ from quire.console.admin_servers import AdminServers
 from quire.console.ledger import held_entries
 from quire.console.ledger.held_entries import PAGES_MAX, ask_bookies
 from quire.console.ledger.parts import Held
-from security.client_file import NO_IDENTITY
+from quire.identity.client_file import NO_IDENTITY
 from tests.support.quire.admin_server import AdminAnswer, admin_server
 from tests.support.sample_ledgers import closed_ledger
 

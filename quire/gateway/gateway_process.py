@@ -1,0 +1,136 @@
+"""One gateway, built from its store and its options, and stopped in order.
+
+Leaves creating the real store and rng to `main.py`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from metadata.cancelling import cancel_and_wait
+from metadata.errors import MetadataError
+from metadata.security.client_principals import certified_principal, parse_principals
+from metadata.security.grant_table import GrantTable
+from metadata.store.interface import MetadataStore, SessionState
+from quire.gateway.gateway_context import GatewayContext
+from quire.gateway.limits import GatewayCounters
+from quire.gateway.metrics import GatewayMetrics
+from quire.gateway.options import GatewayOptions
+from quire.gateway.requests import MetadataRequests
+from quire.gateway.server import GatewayServer
+from quire.gateway.sessions import Sessions
+from quire.server.admin import AdminContent, AdminServer
+from quire.server.security_options import TlsMode, is_wildcard
+from quire.server.served_tls import ServedTls
+from quire.server.server_log import ServerLog
+
+KIND: Final = "gateway"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAddresses:
+    """Addresses of a running gateway."""
+
+    address: str
+    admin_url: str
+
+
+class GatewayProcess:
+    """One gateway. Call `start` once, then `wait_for_failure`, and `stop` in any case."""
+
+    def __init__(
+        self,
+        options: GatewayOptions,
+        store: MetadataStore,
+        rng: Random,
+        secret_rng: Random,
+        session_timeout_s: Callable[[], float],
+    ) -> None:
+        """Use a store that the caller closes. `secret_rng` draws the tokens of sessions;
+        `session_timeout_s` returns the time of the store's session.
+        """
+        self._options = options
+        self._store = store
+        self._rng = rng
+        self._secret_rng = secret_rng
+        self._session_timeout_s = session_timeout_s
+        self._parts = AsyncExitStack()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._missing: str | None = "the gateway is starting"
+
+    async def start(self) -> GatewayAddresses:
+        """Start serving; return the addresses. Raises CannotListenError, SecurityError and
+        MetadataError.
+        """
+        options, now = self._options, asyncio.get_running_loop().time
+        log = ServerLog(now)
+        grants = GrantTable(self._store, self._rng)
+        self._parts.push_async_callback(grants.aclose)
+        await grants.start()
+        limits, counters, rules = options.limits, GatewayCounters(), options.principal_rules
+        sessions = Sessions(
+            self._store, self._secret_rng, limits, counters, self._session_timeout_s
+        )
+        super_users = parse_principals(options.super_users)
+        requests = MetadataRequests(
+            self._store, grants.granted_to, super_users, limits, options.host
+        )
+
+        def principal_of(transport: asyncio.BaseTransport | None) -> str:
+            certificate = None if transport is None else transport.get_extra_info("peercert")
+            return certified_principal(certificate, rules)
+
+        context = GatewayContext(
+            self._store, sessions, requests, principal_of, limits, counters, log, now
+        )
+        addresses = await self._listen(context, log)
+        self._missing = None
+        return addresses
+
+    async def wait_for_failure(self) -> None:
+        """Wait for a failure that must stop the gateway, and raise it; never return."""
+        await self._failed
+
+    async def stop(self) -> None:
+        """Finish running requests, and close every part."""
+        self._missing = "the gateway is closing"
+        self._failed.cancel()
+        await self._parts.aclose()
+
+    async def _listen(self, context: GatewayContext, log: ServerLog) -> GatewayAddresses:
+        options = self._options
+        tls = ServedTls(KIND, options, log)
+        watching = asyncio.get_running_loop().create_task(tls.watch())
+        watching.add_done_callback(self._note_end)
+        self._parts.push_async_callback(cancel_and_wait, watching)
+        server = GatewayServer(context)
+        self._parts.push_async_callback(server.close)
+        host, port = await server.start(options.host, options.port, tls.listening)
+        content = AdminContent(
+            KIND,
+            GatewayMetrics(context.counters),
+            self._readiness,
+            (),
+            (MetadataError,),
+            tls.admin_access(),
+            (tls,),
+        )
+        admin = AdminServer(content, log)
+        self._parts.push_async_callback(admin.close)
+        admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
+        scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
+        admin_host = host if is_wildcard(admin_host) else admin_host
+        return GatewayAddresses(f"{host}:{port}", f"{scheme}://{admin_host}:{admin_port}")
+
+    def _readiness(self) -> str | None:
+        if self._missing is None and self._store.session_state is not SessionState.CONNECTED:
+            return "there is no connection to the metadata service"
+        return self._missing
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            self._failed.set_exception(error)

@@ -1,0 +1,126 @@
+"""Decisions about the requests of one client: reads and writes. Pure.
+
+Leaves the rules of each part of the tree to the modules beside it, and reading what they need to
+`quire.gateway.requests`.
+
+Invariants: what no rule allows is refused; a multi is allowed only if each of its operations is;
+a secret is read by super users alone.
+
+Source: docs/security.md, "A gateway for clients".
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from metadata.paths import (
+    CHAINS,
+    CHOSEN_IDS,
+    CLIENTS,
+    DELETED,
+    LEDGER_IDS,
+    LEDGERS,
+    chain_creation_path,
+    chain_owner_path,
+    chain_path,
+)
+from metadata.security.node_rights import Right, client_rights
+from metadata.store.interface import (
+    MULTI_OPERATIONS_MAX,
+    Check,
+    CompareAndSet,
+    Create,
+    Delete,
+    Operation,
+)
+from quire.gateway.rights.chain_rules import chain_name_of, decide_chain
+from quire.gateway.rights.id_rules import (
+    decide_chosen,
+    decide_counter,
+    decide_deletion,
+    decide_registration,
+)
+from quire.gateway.rights.ledger_rules import decide_ledger
+from quire.gateway.rights.verdict import (
+    ALLOWED,
+    Allowed,
+    Known,
+    Needed,
+    Refused,
+    Subject,
+    Verdict,
+    no_rule,
+)
+
+PARENTS: Final = (LEDGERS, CHAINS)
+"""Nodes that a client may create empty, so that its own nodes have a parent."""
+
+
+def decide_read(subject: Subject, path: str) -> Refused | None:
+    """Return the refusal of a read, or a watch; None if it is allowed."""
+    if subject.is_super or Right.READ in client_rights(path):
+        return None
+    return no_rule(subject, path, "read this node")
+
+
+def needed_for(operations: Sequence[Operation]) -> Needed:
+    """Return what must be read to decide about operations."""
+    names: dict[str, None] = {}
+    values: dict[str, None] = {}
+    for each in operations:
+        if each.path.startswith(f"{CHAINS}/") and not isinstance(each, Check):
+            name = chain_name_of(each.path)
+            if name:
+                names[chain_creation_path(name)] = None
+                values[chain_owner_path(name)] = None
+                values[chain_path(name)] = None
+        is_pinned = isinstance(each, CompareAndSet | Delete)
+        if is_pinned or (isinstance(each, Check) and each.path == LEDGER_IDS):
+            values[each.path] = None
+    return Needed(tuple(names), tuple(values))
+
+
+def decide_writes(subject: Subject, operations: Sequence[Operation], known: Known) -> Verdict:
+    """Decide about a multi, or a single write."""
+    if subject.is_super:
+        return ALLOWED
+    pins: dict[Operation, None] = {}
+    added: list[Operation] = []
+    block: tuple[int, int] | None = None
+    for each in operations:
+        verdict = _decide(subject, each, operations, known)
+        if not isinstance(verdict, Allowed):
+            return verdict
+        pins |= dict.fromkeys(verdict.pins)
+        added += verdict.added
+        block = verdict.block or block
+    if len(operations) + len(pins) + len(added) > MULTI_OPERATIONS_MAX:
+        what = f"change so much in one step: with checks, it has over {MULTI_OPERATIONS_MAX} parts"
+        return no_rule(subject, operations[0].path, what)
+    return Allowed(tuple(pins), tuple(added), block)
+
+
+def _decide(
+    subject: Subject, operation: Operation, operations: Sequence[Operation], known: Known
+) -> Verdict:
+    path = operation.path
+    if isinstance(operation, Check):
+        return decide_read(subject, path) or ALLOWED
+    changes = sum(each.path == path for each in operations if not isinstance(each, Check))
+    if changes > 1 and not path.startswith(f"{CHOSEN_IDS}/"):
+        # Only the record of an allocated id is made and removed in one step.
+        return no_rule(subject, path, "change a node twice in one step")
+    if path in PARENTS and operation == Create(path, b"") and subject.principal:
+        return ALLOWED
+    if path.startswith(f"{LEDGERS}/"):
+        return decide_ledger(subject, operation, operations, known)
+    if path.startswith(f"{CHAINS}/"):
+        return decide_chain(subject, operation, operations, known)
+    if path == LEDGER_IDS:
+        return decide_counter(subject, operation, known)
+    if path == CHOSEN_IDS or path.startswith(f"{CHOSEN_IDS}/"):
+        return decide_chosen(subject, operation, operations)
+    if path == DELETED or path.startswith(f"{DELETED}/"):
+        return decide_deletion(subject, operation, operations)
+    if path.startswith(f"{CLIENTS}/"):
+        return decide_registration(subject, operation)
+    return no_rule(subject, path, "change this node")

@@ -1,0 +1,26 @@
+"""What an operator asks of a cluster. The command line and the console both show it.
+
+Leaves questions and formats to `quire.cli` and `quire.console`.
+
+- `admin_api`: calls to a bookie's admin server.
+- `bookie_group`: several bookies of one machine, started again when they end.
+- `bookie_check`: reads the log of a stopped bookie, and reports damage.
+- `assessment`: ledgers that lack copies, and records that disagree.
+- `health`: health of a cluster: its bookies, and the copies of its ledgers.
+- `findings`: problems that a check found, and groups of ledgers with the same one.
+- `copy_counts`: copies that remain while some bookies are down.
+- `unknown_holdings`: what bookies hold and the metadata does not know.
+- `drain_plan`: what draining a bookie would move.
+- `repair_explanation`: what a ledger lacks, and why it is not repaired yet.
+- `damaged_parts`: damaged entries of a ledger, and whether each needs a repair.
+- `scrub_summary`: state of each bookie's scrub.
+- `repair_summary`: state of repair in one sentence, and its figures.
+- `claims`: a ledger that one process creates and another fills.
+- `ledger_file`: a ledger as one file, for export and import.
+- `pipelined_append`: groups of entries without waiting for each.
+- `server_versions`: oldest version of a cluster's servers, and whether an upgrade is complete.
+- `scrape`: one reading of a server's metrics. Pure.
+- `rates`: what a server does per second, from two readings. Pure.
+- `watch`: readings of all servers that are up.
+- `bundle`: one file with what is known of a cluster, without secrets.
+"""

@@ -1,0 +1,134 @@
+"""Spread of copies over racks and hosts, and moves that make it better. Pure.
+
+Leaves the choice of a target to the client's placement, and copying to
+`quire.repair.ledger_repair`.
+
+Invariants: a move makes a write set span more racks, or as many racks and more hosts, and makes no
+write set span fewer, so a series of moves ends. A fragment is not moved while the place of a member
+is not known: the member is away, and it may be the one in another rack.
+
+Source: protocol rules 3.1, 3.3 and 9.17.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from metadata.ids import BookieId
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.registry.location import Place
+from metadata.registry.registration import BookieRegistration
+from quire.repair.standing import Standing, Standings
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Places of the bookies that are registered."""
+
+    known: Mapping[BookieId, Place] = field(default_factory=lambda: MappingProxyType({}))
+    usable: Sequence[BookieId] = ()
+    """Bookies that may get copies."""
+
+
+NO_PLACES: Final = Places()
+"""No place is known, so nothing is moved."""
+
+
+def places_of(registered: Mapping[BookieId, BookieRegistration], standings: Standings) -> Places:
+    """Return the places of the registered bookies. Those that are good and writable are usable."""
+    return Places(
+        {bookie_id: each.place for bookie_id, each in registered.items()},
+        tuple(
+            bookie_id
+            for bookie_id, each in sorted(registered.items())
+            if each.writable and standings.of(bookie_id) is Standing.GOOD
+        ),
+    )
+
+
+def write_sets(
+    ensemble: tuple[BookieId, ...], quorum: QuorumSpec
+) -> Iterator[tuple[BookieId, ...]]:
+    """Yield the different write sets of an ensemble, by their first positions (rule 3.1)."""
+    size = len(ensemble)
+    if quorum.is_in_sync or quorum.write_quorum == size:
+        yield ensemble
+        return
+    for start in range(size):
+        yield tuple(ensemble[(start + i) % size] for i in range(quorum.write_quorum))
+
+
+def misplaced_member(
+    ensemble: tuple[BookieId, ...], quorum: QuorumSpec, places: Places
+) -> BookieId | None:
+    """Return a member whose copies can move to a better place; None if there is none."""
+    if any(each not in places.known for each in ensemble):
+        return None
+    before, most = _spans(ensemble, quorum, places.known), _most(ensemble, quorum, places)
+    if all(each == most for each in before):
+        return None
+    for target in _different_targets(ensemble, places):
+        for member in ensemble:
+            if _is_better(before, _spans(_moved(ensemble, member, target), quorum, places.known)):
+                return member
+    return None
+
+
+def is_better_place(
+    ensemble: tuple[BookieId, ...],
+    quorum: QuorumSpec,
+    places: Places,
+    member: BookieId,
+    target: BookieId,
+) -> bool:
+    """Return whether copies of a member are in a better place on a bookie that is not one."""
+    if any(each not in places.known for each in (*ensemble, target)):
+        return False
+    before = _spans(ensemble, quorum, places.known)
+    return _is_better(before, _spans(_moved(ensemble, member, target), quorum, places.known))
+
+
+_Spans = list[tuple[int, int]]
+"""By write set: its number of racks and of hosts."""
+
+
+def _spans(
+    ensemble: tuple[BookieId, ...], quorum: QuorumSpec, known: Mapping[BookieId, Place]
+) -> _Spans:
+    spans: _Spans = []
+    for members in write_sets(ensemble, quorum):
+        hosts = dict.fromkeys(known[each] for each in members)
+        spans.append((len(dict.fromkeys(each.rack for each in hosts)), len(hosts)))
+    return spans
+
+
+def _is_better(before: _Spans, after: _Spans) -> bool:
+    return after != before and all(new >= old for new, old in zip(after, before, strict=True))
+
+
+def _most(ensemble: tuple[BookieId, ...], quorum: QuorumSpec, places: Places) -> tuple[int, int]:
+    """Return the racks and hosts that no write set can exceed."""
+    hosts = dict.fromkeys(places.known[each] for each in (*places.usable, *ensemble))
+    racks = dict.fromkeys(each.rack for each in hosts)
+    size = len(ensemble) if quorum.is_in_sync else quorum.write_quorum
+    return min(size, len(racks)), min(size, len(hosts))
+
+
+def _moved(
+    ensemble: tuple[BookieId, ...], member: BookieId, target: BookieId
+) -> tuple[BookieId, ...]:
+    return tuple(target if each == member else each for each in ensemble)
+
+
+def _different_targets(ensemble: tuple[BookieId, ...], places: Places) -> list[BookieId]:
+    """Return one usable bookie of each kind: all racks and hosts without a member are alike."""
+    held = dict.fromkeys(places.known[each] for each in ensemble)
+    racks = dict.fromkeys(each.rack for each in held)
+    found: dict[tuple[str | None, Place | None], BookieId] = {}
+    for bookie_id in places.usable:
+        place = places.known[bookie_id]
+        if bookie_id not in ensemble:
+            kind = place.rack if place.rack in racks else None, place if place in held else None
+            found.setdefault(kind, bookie_id)
+    return list(found.values())

@@ -1,0 +1,311 @@
+"""Worker: claims published jobs in their order and repairs the ledgers, several at a time.
+
+Leaves one ledger's repair to `quire.repair.ledger_repair`, and publishing jobs to
+`quire.repair.auditor`.
+
+Invariants: at most LEDGERS_AT_ONCE ledgers are under way, and some more that lack copies, so that a
+loss does not wait for the end of a drain, or have no bytes to copy. A ledger is repaired only
+under a claim of this worker, and a job is removed only after its ledger needs nothing more. A
+blocked job is left, and not read, until it is queued again and that is announced. Nothing is begun
+while repair is paused. A job that was postponed for about two minutes shows why, and is tried again
+each minute; such jobs do not fill all places. A job that this release cannot read stops no other
+one. The bytes per second are the cluster's ceiling divided by the number of workers.
+
+Source: protocol rules 9.1 and 9.3.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from ledger_client.client_services import ClientServices
+from ledger_client.in_sync.copy_limits import CopyProgress
+from metadata.cancelling import cancel_and_wait
+from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
+from metadata.ids import LedgerId, Version
+from metadata.registry.cookies import CookieStore
+from metadata.repair.claims import ClaimStore, HeldClaim
+from metadata.repair.job_store import NEVER_ANNOUNCED, JobStore
+from metadata.repair.jobs import Job, JobName, JobState
+from metadata.repair.lifecycle_store import Lifecycles
+from metadata.repair.settings_store import RepairSettingsView
+from metadata.repair.workers import WorkerDirectory
+from quire.repair.copied_bytes import CopiedBytes
+from quire.repair.ledger_repair import LedgerRepair
+from quire.repair.needs import RepairClass
+from quire.repair.orderly_stops import OrderlyStops
+from quire.repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired
+from quire.repair.pacing.append_watch import AppendWatch
+from quire.repair.spread import NO_PLACES, Places, places_of
+from quire.repair.standing import Standing, Standings, standing_of
+
+if TYPE_CHECKING:
+    from metadata.store.interface import Cancel
+
+LEDGERS_AT_ONCE: Final = 4
+MORE_AT_ONCE: Final[Mapping[int, int]] = {
+    RepairClass.LAST_COPY: 2,
+    RepairClass.SHORT_OF_ACK_QUORUM: 1,
+    RepairClass.SHORT_OF_WRITE_QUORUM: 1,
+}
+"""How many more ledgers may be under way when one of this urgency begins, so that it does not wait
+for the end of long copies that are less urgent.
+"""
+MORE_WITHOUT_BYTES: Final = 1
+"""How many more when one without bytes to copy begins. Of an open ledger the worker looks whether
+its writer is missing, for some time again and again; a look must not wait for the end of copies.
+"""
+AGAIN_AT_ONCE: Final = LEDGERS_AT_ONCE - 1
+"""How many jobs with bytes that were postponed before may be under way: those that fail slowly
+leave room for others.
+"""
+LOOK_EVERY_S: Final = 5.0
+"""Maximum time between two looks at the published jobs, should a watch event be lost."""
+BLOCKED_AGAIN_S: Final = 300.0
+"""Time after which a blocked job is read again, should the change that queues it be missed."""
+AGAIN_S: Final = 5.0
+"""Pause after a failure that is a defect."""
+RETRY_S: Final = (2.0, 60.0)
+"""First and longest pause before a postponed job is tried again; it doubles in between. A pause
+ends earlier if it is known when the job can continue.
+"""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairViews:
+    """What a worker follows in the metadata."""
+
+    jobs: JobStore
+    claims: ClaimStore
+    lifecycles: Lifecycles
+    settings: RepairSettingsView
+    workers: WorkerDirectory
+
+
+@dataclass(slots=True)
+class _Pause:
+    until_s: float
+    length_s: float
+
+
+class RepairWorker:
+    """Worker of one process, from `start` to `aclose`."""
+
+    def __init__(
+        self, services: ClientServices, views: RepairViews, repair: LedgerRepair, worker_id: str
+    ) -> None:
+        self._services = services
+        self._views = views
+        self._repair = repair
+        self._worker_id = worker_id
+        self._cookies = CookieStore(services.store)
+        self._stops = OrderlyStops(services.store)
+        self._wake = asyncio.Event()
+        self._running: dict[LedgerId, asyncio.Task[None]] = {}
+        self._again: set[LedgerId] = set()
+        """Ledgers under way whose jobs were postponed before."""
+        self._pauses: dict[JobName, _Pause] = {}
+        self._blocked: dict[JobName, float] = {}
+        """Jobs that were blocked when they were read, and when they are read again."""
+        self._announced = NEVER_ANNOUNCED
+        self._cancels: list[Cancel] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin to repair."""
+        views = self._views
+        self._cancels = [
+            views.jobs.watch(self._wake.set),
+            views.jobs.watch_announced(self._wake.set),
+            views.settings.on_change(self._wake.set),
+            views.workers.on_change(self._wake.set),
+        ]
+        loop = asyncio.get_running_loop()
+        watch = AppendWatch(self._services.pool, self._repair.shares)
+        self._tasks = [loop.create_task(_keep(each)) for each in (self._run, watch.run)]
+
+    async def aclose(self) -> None:
+        """Stop; copies under way are cancelled and their marks removed."""
+        for cancel in self._cancels:
+            cancel()
+        await cancel_and_wait(*self._tasks)
+        await cancel_and_wait(*self._running.values())
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            self._set_rate()
+            try:
+                await self._take_jobs()
+            except MetadataError as error:
+                _log.debug("cannot read the jobs of repair, trying again: %s", error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._wait_s()):
+                    await self._wake.wait()
+
+    def _wait_s(self) -> float:
+        now_s = asyncio.get_running_loop().time()
+        dues = [each.until_s - now_s for each in self._pauses.values()]
+        return max(0.05, min([LOOK_EVERY_S, *dues]))
+
+    def _set_rate(self) -> None:
+        self._repair.shares.follow(self._views.settings.settings, self._views.workers.count)
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._views.settings.settings.paused_until_ms > self._services.wall_clock_ms()
+
+    async def _take_jobs(self) -> None:
+        """Begin jobs until enough are under way."""
+        if self._is_paused:
+            return
+        announced = await self._views.jobs.announced()
+        if announced != self._announced:
+            self._announced = announced
+            self._blocked.clear()
+        names = await self._views.jobs.published()
+        self._pauses = {name: each for name, each in self._pauses.items() if name in names}
+        self._blocked = {name: each for name, each in self._blocked.items() if name in names}
+        claimed: frozenset[LedgerId] | None = None
+        for name in names:
+            is_waiting = name.ledger_id not in self._running and not self._is_put_off(name)
+            has_room = len(self._running) < _at_once(name)
+            if name in self._pauses:
+                has_room = has_room and len(self._again) < _again_at_once(name)
+            if is_waiting and has_room:
+                if claimed is None:
+                    claimed = await self._views.claims.claimed_by_others()
+                if name.ledger_id not in claimed:
+                    await self._begin(name)
+
+    def _is_put_off(self, name: JobName) -> bool:
+        now_s, pause = asyncio.get_running_loop().time(), self._pauses.get(name)
+        is_paused = pause is not None and now_s < pause.until_s
+        return is_paused or now_s < self._blocked.get(name, -math.inf)
+
+    async def _begin(self, name: JobName) -> None:
+        try:
+            job, version = await self._views.jobs.get(name)
+            if job.state is not JobState.QUEUED:
+                self._blocked[name] = asyncio.get_running_loop().time() + BLOCKED_AGAIN_S
+                return
+            claim = await self._views.claims.claim(
+                name.ledger_id, self._worker_id, self._services.wall_clock_ms()
+            )
+        except NodeNotFoundError:
+            return
+        except MetadataFormatError as error:  # of a later release, as a rule
+            self._put_off(name, str(error))
+            return
+        if claim is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._do(job, version, claim))
+        self._running[name.ledger_id] = task
+        if name in self._pauses:
+            self._again.add(name.ledger_id)
+        task.add_done_callback(lambda _: self._note_end(name.ledger_id))
+
+    def _note_end(self, ledger_id: LedgerId) -> None:
+        del self._running[ledger_id]
+        self._again.discard(ledger_id)
+        self._wake.set()
+
+    async def _do(self, job: Job, version: Version, claim: HeldClaim) -> None:
+        """Repair one ledger, and store the result in its job."""
+        copied = CopiedBytes()
+
+        def report(progress: CopyProgress) -> None:
+            claim.report(copied.add(progress), job.name.size_bytes, progress.target)
+
+        async def look() -> tuple[Standings, Places]:
+            standings = await self._standings(job)
+            return standings, self._places(job, standings)
+
+        try:
+            outcome = await self._repair.repair(job.ledger_id, look, report)
+            await self._store(job, version, outcome)
+        except MetadataError as error:
+            self._put_off(job.name, str(error))
+        except Exception as error:  # noqa: BLE001 - a defect must not be repeated at once, for ever
+            text = f"the repair of ledger {job.ledger_id} failed: it is tried again later"
+            failure = {"message": text, "exception": error}
+            asyncio.get_running_loop().call_exception_handler(failure)
+            self._put_off(job.name, f"it failed: {error!r}")
+        finally:
+            await claim.release()
+
+    async def _standings(self, job: Job) -> Standings:
+        """Return the standings for a job. A bookie that is not registered counts as gone if the
+        bookie drains, or if the job is urgent and the bookie did not stop in order.
+        """
+        up = self._services.directory.bookies
+        states = {each: record.state for each, record in self._views.lifecycles.records.items()}
+        found = {each: standing_of(state, is_up=each in up) for each, state in states.items()}
+        not_good = {each: standing for each, standing in found.items() if standing != Standing.GOOD}
+        if job.name.urgency != RepairClass.LAST_COPY:
+            return Standings(not_good)
+        known = await self._cookies.list_bookie_ids()
+        stopped = await self._stops.among(known, dict(up), states)
+        return Standings(not_good, registered=up, stopped=stopped)
+
+    def _places(self, job: Job, standings: Standings) -> Places:
+        """Return the places for a job that moves copies; an urgent job moves none."""
+        is_move = job.name.urgency == RepairClass.MISPLACED
+        if is_move and self._views.settings.settings.move_misplaced:
+            return places_of(self._services.directory.bookies, standings)
+        return NO_PLACES
+
+    async def _store(self, job: Job, version: Version, outcome: Outcome) -> None:
+        """Store the result in a job, unless another process has changed it: then the job is done
+        once more.
+        """
+        jobs = self._views.jobs
+        match outcome:
+            case Repaired() | Deleted():
+                self._pauses.pop(job.name, None)
+                await jobs.remove(job.name, version)
+            case Blocked(reason):
+                _log.info("the repair of ledger %s is blocked: %s", job.ledger_id, reason)
+                blocked = replace(job, state=JobState.BLOCKED, blocked_reason=reason)
+                await jobs.change(blocked, version)
+            case Postponed(reason, again_s):
+                self._put_off(job.name, reason, again_s)
+                is_long = self._pauses[job.name].length_s == RETRY_S[1]
+                if is_long and reason != job.blocked_reason:
+                    _log.info("the repair of ledger %s waits: %s", job.ledger_id, reason)
+                    await jobs.change(replace(job, blocked_reason=reason), version)
+
+    def _put_off(self, name: JobName, reason: str, again_s: float = math.inf) -> None:
+        first_s, longest_s = RETRY_S
+        before = self._pauses.get(name)
+        length_s = first_s if before is None else min(2 * before.length_s, longest_s)
+        until_s = asyncio.get_running_loop().time() + min(length_s, again_s)
+        self._pauses[name] = _Pause(until_s, length_s)
+        _log.debug("ledger %s is repaired in %g s: %s", name.ledger_id, length_s, reason)
+
+
+async def _keep(run: Callable[[], Awaitable[None]]) -> None:
+    """Begin again after a defect: it must not end repair in this process for good."""
+    while True:
+        try:
+            await run()
+        except Exception:  # noqa: BLE001 - it is logged
+            _log.exception("a worker of repair failed: it begins again in %g s", AGAIN_S)
+        await asyncio.sleep(AGAIN_S)
+
+
+def _at_once(name: JobName) -> int:
+    """Return how many ledgers may be under way with this one."""
+    more = 0 if name.size_bytes else MORE_WITHOUT_BYTES
+    return LEDGERS_AT_ONCE + MORE_AT_ONCE.get(name.urgency, 0) + more
+
+
+def _again_at_once(name: JobName) -> int:
+    """Return how many ledgers whose jobs were postponed before may be under way with this one."""
+    return AGAIN_AT_ONCE + (0 if name.size_bytes else MORE_WITHOUT_BYTES)

@@ -1,0 +1,29 @@
+"""Errors that prevent the start of any server, one class per fact.
+
+Leaves errors of one kind of server to `bookie.errors`.
+"""
+
+from typing import ClassVar
+
+from quire.copyable import CopyableError
+
+
+class OptionError(CopyableError):
+    """An option is unknown, of the wrong type, or out of bounds."""
+
+    retriable: ClassVar[bool] = False
+
+
+class CannotListenError(CopyableError):
+    """A server cannot listen on an address."""
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, what: str, host: str, port: int, why: str) -> None:
+        super().__init__(
+            f"{what} cannot listen on {host}:{port} ({why}); choose another address or port"
+        )
+        self.what = what
+        self.host = host
+        self.port = port
+        self.why = why

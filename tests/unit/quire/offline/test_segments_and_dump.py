@@ -1,0 +1,128 @@
+"""Contents of a stopped bookie's segment files, sound and damaged, on the simulated disk."""
+
+from bookie.log import records
+from bookie.log.start_file import StartFiles
+from bookie.wire.messages import Status
+from metadata.ids import LedgerId
+from quire.offline.dump import DAMAGE, DumpedRecord, dump_records
+from quire.offline.segment_report import SegmentReport, report_segments
+from quire.operate.bookie_check import LogReport, _check_log
+from tests.simulation.disk import CrashableDisk
+from tests.support.bookie.batches import make_run, payload_of
+from tests.support.bookie.storage_fixture import KEY, Bench, add, simulate
+
+
+async def fill(bench: Bench) -> None:
+    storage = await bench.open()
+    for first in range(0, 60, 2):
+        for ledger_id in (5, 6):
+            assert await add(storage, make_run(ledger_id, first, 2, size=60)) is Status.OK
+    await storage.fence(LedgerId(6), KEY)
+    await storage.close()
+
+
+async def report(bench: Bench) -> list[SegmentReport]:
+    disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
+    return await report_segments(disk, lambda _: None, has_index=True)
+
+
+async def dump(
+    bench: Bench, name: str, *, first_offset: int = 0, ledger_id: int | None = None
+) -> list[DumpedRecord]:
+    disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
+    file = await StartFiles(disk).open(name)
+    number = int(name.removeprefix("log/")[:8], 16)
+    found = dump_records(file, number, first_offset=first_offset, ledger_id=ledger_id)
+    return [each async for each in found]
+
+
+def flip(bench: Bench, payload: bytes) -> tuple[str, int]:
+    """Flip a bit of a payload; return the file and the offset."""
+    for name, content in bench.platter.names.items():
+        at = bytes(content.current).find(payload)
+        if at >= 0:
+            bench.platter.flip_bit(name, at * 8)
+            return name, at
+    raise AssertionError("no file holds it")
+
+
+def test_sound_segments_are_reported_with_what_they_hold() -> None:
+    async def main(bench: Bench) -> None:
+        await fill(bench)
+        reports = await report(bench)
+        assert len(reports) > 2
+        assert [each.number for each in reports] == list(range(1, len(reports) + 1))
+        assert sum(each.entry_count for each in reports) == 120
+        assert all(each.has_footer and each.ledger_count == 2 for each in reports[:-1])
+        assert all(each.damaged_bytes == each.tail_bytes == 0 for each in reports)
+        adds = [
+            record
+            for each in reports
+            for record in await dump(bench, each.name)
+            if record.kind == "adds"
+        ]
+        assert sum(each.live_bytes or 0 for each in reports) == sum(each.size for each in adds)
+        assert reports[1].first_lsn == records.lsn_of(2, 0)
+
+    simulate(main)
+
+
+def test_bytes_that_the_disk_cannot_read_are_reported_with_their_place() -> None:
+    async def main(bench: Bench) -> None:
+        await fill(bench)
+        last = max(each for each in bench.platter.names if each.startswith("log/"))
+        bench.platter.names[last].unreadable.append((0, 512))
+        assert (await report(bench))[-1].entry_count < 4
+        kinds = [each.kind for each in await dump(bench, last)]
+        assert kinds == [DAMAGE]
+        found = LogReport()
+        await _check_log(CrashableDisk(bench.platter, bench.rng, bench.faults), found)
+        assert found.findings
+        assert "the disk cannot read all of them" in found.findings[0]
+        assert last in found.findings[0]
+
+    simulate(main)
+
+
+def test_damage_is_distinguished_from_a_torn_tail() -> None:
+    async def main(bench: Bench) -> None:
+        await fill(bench)
+        name, _ = flip(bench, payload_of(5, 0, 60))
+        last = max(each for each in bench.platter.names if each.startswith("log/"))
+        bench.platter.names[last].current.extend(b"torn" * 10)
+        reports = {each.name: each for each in await report(bench)}
+        assert reports[name].damaged_bytes > 120
+        assert (reports[last].damaged_bytes, reports[last].tail_bytes) == (0, 40)
+        assert not reports[last].has_footer
+
+    simulate(main)
+
+
+def test_a_dump_follows_damage_as_replay_does() -> None:
+    async def main(bench: Bench) -> None:
+        await fill(bench)
+        name = "log/00000001.log"
+        sound = await dump(bench, name)
+        assert [each.kind for each in sound[:2]] == ["head", "master_key"]
+        assert sound[-1].kind == "footer"
+        assert sound[-1].run_count == sum(each.kind == "adds" for each in sound)
+        assert [each.offset for each in sound[1:]] == [
+            each.offset + each.size for each in sound[:-1]
+        ]
+        adds = [each for each in sound if each.kind == "adds"]
+        assert (adds[0].ledger_id, adds[0].first_entry_id, adds[0].last_entry_id) == (5, 0, 1)
+        flipped, at = flip(bench, payload_of(5, 2, 60))
+        assert flipped == name
+        hurt = await dump(bench, name)
+        (damage,) = [each for each in hurt if each.kind == DAMAGE]
+        assert damage.offset < at < damage.offset + damage.size
+        assert (damage.crc, damage.damaged_kind) == ("damaged", "adds")
+        assert [each for each in hurt if each.kind != DAMAGE] == [
+            each for each in sound if each.offset != damage.offset
+        ]
+        of_six = await dump(bench, name, first_offset=adds[3].offset, ledger_id=6)
+        assert [each.kind for each in of_six if each.kind == DAMAGE] == []
+        assert of_six[0].first_entry_id == adds[3].first_entry_id
+        assert {each.ledger_id for each in of_six} == {6}
+
+    simulate(main)

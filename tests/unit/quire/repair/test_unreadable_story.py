@@ -1,0 +1,85 @@
+"""Records that this release cannot read, of a later one, stop the repair of nothing else."""
+
+import asyncio
+
+import pytest
+
+from metadata.ids import BookieId, LedgerId
+from metadata.paths import lifecycle_path, repair_job_path
+from metadata.repair.jobs import JobName
+from metadata.repair.lifecycle import Lifecycle
+from quire.repair.ledger_pass import LedgerPass
+from quire.repair.needs import RepairClass
+from tests.support.repair.repair_world import World, play
+from tests.support.repair.replicas import end
+
+UNREADABLE = b"\x91\x63"
+"""A msgpack array that begins with format version 99."""
+
+
+def test_an_unreadable_job_stops_no_other_job() -> None:
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        first = JobName(RepairClass.LAST_COPY, 0, LedgerId(99))
+        await world.store.create(repair_job_path(first.text), UNREADABLE)
+        end(world, gone)
+        assert await world.wait(lambda: not world.is_named(gone))
+
+    play(story)
+
+
+def test_an_unreadable_state_of_a_bookie_stops_no_repair_and_takes_no_copy() -> None:
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        known = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
+        spare = next(each for each in known if not world.is_named(each))
+        await world.store.create(lifecycle_path(BookieId(spare)), UNREADABLE)
+        end(world, gone)
+        await world.wait_for_state(gone, Lifecycle.LOST)
+        assert not await world.wait(lambda: world.is_named(spare), 60.0)
+        assert await world.state_of(spare) is Lifecycle.UNREADABLE
+        await world.change(spare, Lifecycle.DRAINING)
+        await world.wait_for_state(spare, Lifecycle.DRAINED)
+        await world.change(spare, Lifecycle.ACTIVE)
+        assert await world.wait(lambda: world.is_named(spare) and not world.is_named(gone))
+
+    play(story)
+
+
+def test_an_unreadable_ledger_keeps_a_bookie_from_being_drained_without_more_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may name the bookie. All ledgers are read at the usual times only."""
+    read, read_all = LedgerPass._read, LedgerPass.read_all
+    unreadable: set[int] = set()
+    passes: list[float] = []
+
+    async def failing(self: LedgerPass, ledger_id: LedgerId, *, fresh: bool = False) -> None:
+        if ledger_id in unreadable:
+            self.unreadable_count += 1
+        else:
+            await read(self, ledger_id, fresh=fresh)
+
+    async def counted(self: LedgerPass) -> None:
+        passes.append(asyncio.get_running_loop().time())
+        await read_all(self)
+
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        unreadable.add(ledger_id)
+        known = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
+        idle = next(each for each in known if not world.is_named(each))
+        monkeypatch.setattr("quire.repair.auditor.PASS_EVERY_S", 60.0)
+        monkeypatch.setattr(LedgerPass, "read_all", counted)
+        monkeypatch.setattr(LedgerPass, "_read", failing)
+        await world.change(idle, Lifecycle.DRAINING)
+        await asyncio.sleep(100)
+        assert await world.state_of(idle) is Lifecycle.DRAINING
+        assert len(passes) <= 3
+        unreadable.clear()
+        await asyncio.sleep(100)
+        assert await world.state_of(idle) is Lifecycle.DRAINED
+
+    play(story)
