@@ -138,6 +138,10 @@ def _ignore(done: "asyncio.Future[None]") -> None:
         done.exception()
 
 
+def _close_opened(opened: tuple[int, int]) -> None:
+    os.close(opened[0])
+
+
 class DiskThreads:
     """Threads of a `RealDisk`, by purpose."""
 
@@ -170,7 +174,7 @@ class RealDisk:
     async def lock(self) -> None:
         """See `Disk.lock`."""
         if self._lock is None:
-            self._lock = await self._control(self._take_lock)
+            self._lock = await self._control(self._take_lock, give_up=os.close)
 
     async def create(
         self, name: str, *, preallocate_bytes: int = 0, background: bool = False
@@ -180,15 +184,15 @@ class RealDisk:
             self._preallocates = await self._control(self._measure)
         size = preallocate_bytes if self._preallocates else 0
         self._capacity.take(name, size)
-        descriptor = await self._control(self._create, name, size)
+        descriptor = await self._control(self._create, name, size, give_up=os.close)
         threads = self._threads
         writer = threads.background if background else threads.log
         return RealFile(name, descriptor, size, threads, writer, self._capacity)
 
     async def open(self, name: str) -> RealFile:
         """See `Disk.open`."""
-        descriptor, size = await self._threads.control.run(self._open, name)
         threads = self._threads
+        descriptor, size = await threads.control.obtain(self._open, name, give_up=_close_opened)
         return RealFile(name, descriptor, size, threads, threads.log, self._capacity)
 
     async def list_names(self, directory: str) -> list[str]:
@@ -240,13 +244,21 @@ class RealDisk:
             self._lock = None
         self._threads.close()
 
-    async def _control(self, call: Callable[..., Result], *arguments: object) -> Result:
-        """Run a call on the control thread; wait for a descriptor if none is free."""
+    async def _control(
+        self,
+        call: Callable[..., Result],
+        *arguments: object,
+        give_up: Callable[[Result], object] | None = None,
+    ) -> Result:
+        """Run a call on the control thread; wait for a descriptor if none is free. `give_up` is
+        `Threads.obtain`'s.
+        """
+        obtain = self._threads.control.obtain
         for _ in range(DESCRIPTOR_TRIES_MAX - 1):
             with contextlib.suppress(DescriptorsExhaustedError):
-                return await self._threads.control.run(call, *arguments)
+                return await obtain(call, *arguments, give_up=give_up)
             await asyncio.sleep(DESCRIPTOR_WAIT_S)
-        return await self._threads.control.run(call, *arguments)
+        return await obtain(call, *arguments, give_up=give_up)
 
     def _take_lock(self) -> int:
         with disk_calls.translated(str(self._root)):

@@ -38,6 +38,28 @@ class Threads:
         self._jobs.put((call, arguments, future))
         return future
 
+    async def obtain(
+        self,
+        call: Callable[..., Result],
+        *arguments: Any,
+        give_up: Callable[[Result], object] | None,
+    ) -> Result:
+        """Run a call for its result. If the caller is cancelled, `give_up` takes the result of the
+        call, which runs to its end: what the call opened does not stay open. Needs one thread.
+        """
+        results: list[Result] = []
+
+        def keep() -> Result:
+            results.append(call(*arguments))
+            return results[0]
+
+        try:
+            return await self.run(keep)
+        except asyncio.CancelledError:
+            if give_up is not None:
+                self.run(lambda: [give_up(result) for result in results])
+            raise
+
     def close(self) -> None:
         """Stop the threads after every queued call has run."""
         for _ in self._threads:

@@ -11,6 +11,7 @@ notices; a file is mapped only if all pages that it uses can be read.
 Source: storage design, "Index" and "Limits and refusals".
 """
 
+import asyncio
 import errno
 import itertools
 import operator
@@ -136,8 +137,10 @@ class LmdbStore:
         """
         writer = Threads("index")
         try:
-            environment = await writer.run(_open_environment, path, map_bytes)
-        except BookieError:
+            environment = await writer.obtain(
+                _open_environment, path, map_bytes, give_up=lmdb.Environment.close
+            )
+        except (BookieError, asyncio.CancelledError):
             writer.close()
             raise
         return cls(path, environment, writer, has_own_disk=has_own_disk)
