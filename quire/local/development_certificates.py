@@ -28,7 +28,10 @@ AUTHORITY_DAYS: Final = 3_650
 CERTIFICATE_DAYS: Final = 397
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 ORGANIZATION: Final = "quire development"
-CLOCK_SKEW: Final = datetime.timedelta(minutes=5)
+CLOCK_SKEW: Final = datetime.timedelta(days=1)
+"""How long before it was made a certificate is valid, for machines whose clock is behind, and for
+a clock that was ahead and is set back.
+"""
 
 _Key = ec.EllipticCurvePrivateKey
 
