@@ -46,7 +46,7 @@ CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 pyth
 # Tests start thousands of processes: each would compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all test-failed test-fast test-packages test-pythons test-spark test-spark-failed test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
+.PHONY: help venv test test-all test-failed test-fast test-packages test-pythons test-spark test-spark-failed test-kafka test-browser screenshots check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-repair campaign-topics campaign-zookeeper sim sim-topics seeded-bugs weight mutation model faults fuzz flood differential docs docs-site lock sbom audit check-deploy clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -73,6 +73,7 @@ help:
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make sim-topics       the same with brokers, producers, consumers and transactions'
 	@echo 'make seeded-bugs      break copies of the code in known ways and look whether model and simulation find each (FOR_S=600: for so many seconds)'
+	@echo 'make weight           lines by kind, modules and slivers, per package and per folder of tests'
 	@echo 'make mutation         change the code of decisions in small wrong ways, and list the changes that no test notices (MODULE=..., FOR_S=600)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
@@ -231,6 +232,9 @@ seeded-bugs: $(STAMP)
 
 # The same of mutants, of which WANTED=90 takes only those of the groups that decide. With LEAST, it succeeds if this percentage is killed or
 # explained.
+weight: $(STAMP)
+	@$(BIN)/python -m tests.weight
+
 mutation: $(STAMP)
 	@$(BIN)/python -m tests.mutation $(if $(MODULE),--module '$(MODULE)') $(if $(WANTED),--wanted $(WANTED)) $(if $(FOR_S),--for-s $(FOR_S)) $(if $(SEED),--seed '$(SEED)') $(if $(TOUCHED_BY),--touched-by '$(TOUCHED_BY)') $(if $(LEAST),--least $(LEAST))
 
