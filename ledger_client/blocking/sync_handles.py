@@ -23,7 +23,7 @@ from ledger_client.errors import LedgerError
 from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.reading.reader import LedgerReader as AsyncReader
-from ledger_client.writing.append_range import EntryLike
+from ledger_client.writing.admission import EntryLike
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
 from metadata.ids import BookieId, EntryId
 

@@ -26,12 +26,9 @@ from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_errors import failed_inside
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
-from ledger_client.writing.confirmations import Confirmations
-from ledger_client.writing.first_replica_waiters import FirstReplicaWaiters
-from ledger_client.writing.full_replication import FullReplication
-from ledger_client.writing.outbox import Outbox
-from ledger_client.writing.slices import Call
-from ledger_client.writing.window import AppendWindow
+from ledger_client.writing.confirmations import Confirmations, FirstReplicaWaiters, FullReplication
+from ledger_client.writing.outbox import AppendWindow, Outbox
+from ledger_client.writing.pacing import Call
 from ledger_client.writing.writer_services import WriterServices
 from metadata.errors import (
     MetadataError,

@@ -26,15 +26,19 @@ from ledger_client.handle import Handle, ledger_text
 from ledger_client.info import LedgerInfo
 from ledger_client.own_loop import LoopGuard
 from ledger_client.protocol import append_events as e
-from ledger_client.writing.admission import Admission
-from ledger_client.writing.append_range import AppendedRange, EntryLike, append_range
+from ledger_client.writing.admission import (
+    Admission,
+    AppendedRange,
+    BatchLimits,
+    EntryLike,
+    append_range,
+    own_entry,
+)
 from ledger_client.writing.append_shell import AppendShell
-from ledger_client.writing.batcher import BatchLimits, own_entry
 from ledger_client.writing.confirmations import Follower
 from ledger_client.writing.in_sync_members import InSyncMembers
-from ledger_client.writing.watchdog import Watchdog
 from ledger_client.writing.writer_services import WriterServices
-from ledger_client.writing.writer_watch import WriterWatch
+from ledger_client.writing.writer_watch import Watchdog, WriterWatch
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata

@@ -15,11 +15,8 @@ from ledger_client.config import ClientConfig
 from ledger_client.in_sync.copy_limits import CopyThrottle
 from ledger_client.next_tick import NextTick
 from ledger_client.observability import ClientEvent
-from ledger_client.writing.bookie_probes import BookieProbes
-from ledger_client.writing.ledger_turns import LedgerTurns
-from ledger_client.writing.metadata_reads import MetadataReads
-from ledger_client.writing.slices import Slices
-from ledger_client.writing.writer_news import WriterNews
+from ledger_client.writing.bookie_news import BookieProbes, WriterNews
+from ledger_client.writing.pacing import LedgerTurns, MetadataReads, Slices
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, UpdateToken
 from metadata.ledgers.ledger_store import LedgerStore
 

@@ -70,7 +70,7 @@ BUGS = (
         ("4.1",),
         (
             Edit(
-                "ledger_client/writing/window.py",
+                "ledger_client/writing/outbox.py",
                 "        return not self._in_line and self.has_room(payload_bytes)\n",
                 "        return self.has_room(payload_bytes)\n",
             ),

@@ -18,12 +18,9 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.in_sync.copy_limits import CopyThrottle
 from ledger_client.next_tick import NextTick
 from ledger_client.writing.append_shell import AppendShell
-from ledger_client.writing.bookie_probes import BookieProbes
+from ledger_client.writing.bookie_news import BookieProbes, WriterNews
 from ledger_client.writing.in_sync_members import InSyncMembers
-from ledger_client.writing.ledger_turns import LedgerTurns
-from ledger_client.writing.metadata_reads import MetadataReads
-from ledger_client.writing.slices import Slices
-from ledger_client.writing.writer_news import WriterNews
+from ledger_client.writing.pacing import LedgerTurns, MetadataReads, Slices
 from ledger_client.writing.writer_services import WriterServices
 from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, EntryId

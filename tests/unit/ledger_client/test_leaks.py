@@ -9,7 +9,7 @@ import pytest
 from ledger_client import LedgerError, LedgerFencedError
 from ledger_client.errors import NotEnoughBookiesError
 from ledger_client.writing.confirmations import OrderedWaiters
-from ledger_client.writing.window import AppendWindow
+from ledger_client.writing.outbox import AppendWindow
 from metadata.ids import EntryId, LedgerId
 from tests.support.ledger_client.cluster import THREE, TestCluster
 from tests.until import until

@@ -1,15 +1,21 @@
 """Admission of a range: batches, the window, progress, and the tasks that run meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, cast
 
 import pytest
 
 from ledger_client.errors import EntryTooLargeError, LedgerFencedError, QuorumTimeoutError
-from ledger_client.writing.append_range import TICK_BYTES, AppendedRange, append_range
-from ledger_client.writing.batcher import BatchLimits
-from ledger_client.writing.window import ENTRY_COST_BYTES, AppendWindow
+from ledger_client.writing.admission import (
+    TICK_BYTES,
+    Admission,
+    AppendedRange,
+    BatchLimits,
+    EntryLike,
+    append_range,
+)
+from ledger_client.writing.outbox import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from tests.simulation.loop import run_simulation, simulation_loop
@@ -46,6 +52,12 @@ class Writer:
         return [len(batch) for batch in self.batches]
 
 
+async def admit(
+    writer: Writer, entries: Iterable[EntryLike] | AsyncIterable[EntryLike], done: AppendedRange
+) -> None:
+    await append_range(cast("Admission", writer), entries, done)
+
+
 async def as_they_come(entries: list[bytes]) -> AsyncIterator[bytes]:
     for entry in entries:
         yield entry
@@ -65,7 +77,7 @@ def test_a_range_is_cut_where_batches_and_stripes_end() -> None:
     async def main() -> None:
         writer, done = Writer(), AppendedRange()
         writer.next_entry_id = EntryId(3)
-        await append_range(writer, [b"%d" % n for n in range(30)], done)
+        await admit(writer, [b"%d" % n for n in range(30)], done)
         assert writer.sizes == [8, 1, 8, 4, 8, 1]
         assert [each for batch in writer.batches for each in batch] == [
             b"%d" % n for n in range(30)
@@ -78,7 +90,7 @@ def test_a_range_is_cut_where_batches_and_stripes_end() -> None:
 def test_large_entries_are_cut_by_their_bytes() -> None:
     async def main() -> None:
         writer, done = Writer(), AppendedRange()
-        await append_range(writer, (bytes(40) for _ in range(5)), done)
+        await admit(writer, (bytes(40) for _ in range(5)), done)
         assert writer.sizes == [2, 2, 1]
         assert (done.first, done.count) == (0, 5)
 
@@ -89,7 +101,7 @@ def test_entries_that_come_one_by_one_are_pushed_one_by_one() -> None:
     async def main() -> None:
         writer, done = Writer(), AppendedRange()
         writer.next_entry_id = EntryId(3)
-        await append_range(writer, as_they_come([b"a", b"bc", b""]), done)
+        await admit(writer, as_they_come([b"a", b"bc", b""]), done)
         assert writer.batches == [[b"a"], [b"bc"], [b""]]
         assert (done.first, done.count) == (3, 3)
 
@@ -101,7 +113,7 @@ def test_an_empty_range_pushes_nothing() -> None:
         nothing: list[bytes] = []
         for entries in (nothing, as_they_come(nothing)):
             writer, done = Writer(), AppendedRange()
-            await append_range(writer, entries, done)
+            await admit(writer, entries, done)
             assert (writer.batches, done.first, done.count) == ([], NO_ENTRY, 0)
 
     instantly(main)
@@ -122,7 +134,7 @@ def test_a_range_waits_for_room_in_the_window(*, is_async: bool, by_bytes: bool)
         for second in range(1, 6):
             loop.call_later(second, writer.window.release, 10, 1)
         entries = [bytes(10)] * 6
-        await append_range(writer, as_they_come(entries) if is_async else entries, done)
+        await admit(writer, as_they_come(entries) if is_async else entries, done)
         assert pushed_at == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0, 4.0])
 
     run_simulation(main, 1, until_s=60)
@@ -142,7 +154,7 @@ async def ticks_at_pushes(writer: Writer, entries: list[bytes] | AsyncIterator[b
     ticking = asyncio.create_task(tick())
     await asyncio.sleep(0)
     writer.on_push = lambda: ticks.append(count)
-    await append_range(writer, entries, AppendedRange())
+    await admit(writer, entries, AppendedRange())
     ticking.cancel()
     return [each - ticks[0] for each in ticks]
 
@@ -164,7 +176,7 @@ async def test_other_tasks_run_while_a_source_never_waits() -> None:
 def test_a_source_that_never_waits_is_not_delayed() -> None:
     async def main() -> None:
         entries = [bytes(1024 - ENTRY_COST_BYTES)] * 600
-        await append_range(Writer(), as_they_come(entries), AppendedRange())
+        await admit(Writer(), as_they_come(entries), AppendedRange())
 
     instantly(main)
 
@@ -175,7 +187,7 @@ def test_an_entry_that_is_too_large_ends_the_range(*, is_async: bool) -> None:
         writer, done = Writer(), AppendedRange()
         entries = [b"x"] * 12 + [bytes(2_001)]
         with pytest.raises(EntryTooLargeError):
-            await append_range(writer, as_they_come(entries) if is_async else entries, done)
+            await admit(writer, as_they_come(entries) if is_async else entries, done)
         assert (done.first, done.count) == (0, 12)
 
     instantly(main)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger_client.errors import EntryTooLargeError
-from ledger_client.writing.batcher import BatchLimits, cut_batches, own_bytes, own_entry
+from ledger_client.writing.admission import BatchLimits, cut_batches, own_bytes, own_entry
 from metadata.ids import EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 

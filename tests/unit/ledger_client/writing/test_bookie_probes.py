@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, cast
 
 from bookie.wire.messages import Pong
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
-from ledger_client.writing.bookie_probes import PROBE_PERIOD_S, RETURN_BYTES, BookieProbes
-from ledger_client.writing.slices import Slices
+from ledger_client.writing.bookie_news import PROBE_PERIOD_S, RETURN_BYTES, BookieProbes
+from ledger_client.writing.pacing import Slices
 from metadata.ids import BookieId, LedgerId
 from tests.simulation.loop import run_simulation
 

@@ -11,7 +11,7 @@ from bookie.wire.messages import Status
 from ledger_client import ClientConfig
 from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
 from ledger_client.protocol import append_events as e
-from ledger_client.writing.stored_watch import StoredWatch
+from ledger_client.writing.writer_watch import StoredWatch
 from metadata.ids import BookieId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from tests.simulation.loop import simulation_loop

@@ -9,9 +9,8 @@ import pytest
 
 from ledger_client.errors import LedgerError, LedgerFencedError, QuorumTimeoutError
 from ledger_client.next_tick import NextTick
-from ledger_client.writing.confirmations import Confirmations, OrderedWaiters
-from ledger_client.writing.full_replication import FullReplication
-from ledger_client.writing.window import ENTRY_COST_BYTES, AppendWindow
+from ledger_client.writing.confirmations import Confirmations, FullReplication, OrderedWaiters
+from ledger_client.writing.outbox import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import EntryId, LedgerId
 
 LEDGER = LedgerId(7)

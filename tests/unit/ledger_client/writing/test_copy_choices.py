@@ -12,8 +12,7 @@ from ledger_client.writing.in_sync_members import (
     next_behind,
     replaced_by,
 )
-from ledger_client.writing.ledger_turns import LedgerTurns, TurnKey
-from ledger_client.writing.slices import Call
+from ledger_client.writing.pacing import Call, LedgerTurns, TurnKey
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.server.overriding import override

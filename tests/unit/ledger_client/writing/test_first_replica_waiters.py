@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from ledger_client.errors import LedgerFencedError
-from ledger_client.writing.first_replica_waiters import FirstReplicaWaiters
+from ledger_client.writing.confirmations import FirstReplicaWaiters
 from metadata.ids import EntryId, LedgerId
 
 FENCED = LedgerFencedError("fenced", ledger_id=LedgerId(7))

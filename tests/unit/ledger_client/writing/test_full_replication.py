@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ledger_client.errors import LedgerError, LedgerFencedError, QuorumTimeoutError
-from ledger_client.writing.full_replication import STRETCHES_MAX, FullReplication
+from ledger_client.writing.confirmations import STRETCHES_MAX, FullReplication
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.loop import run_simulation, simulation_loop
 

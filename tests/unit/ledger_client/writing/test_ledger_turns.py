@@ -3,8 +3,7 @@
 import asyncio
 from functools import partial
 
-from ledger_client.writing.ledger_turns import LedgerTurns
-from ledger_client.writing.slices import Call, Slices
+from ledger_client.writing.pacing import Call, LedgerTurns, Slices
 from metadata.ids import LedgerId
 
 AT_ONCE = 4

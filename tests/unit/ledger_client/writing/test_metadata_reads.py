@@ -12,13 +12,12 @@ import pytest
 from ledger_client import ClientConfig, LedgerClient, Quorum
 from ledger_client.digest import LedgerKeys
 from ledger_client.protocol import append_events as e
-from ledger_client.writing.metadata_reads import (
+from ledger_client.writing.pacing import (
     READ_DELAY_MAX_S,
     MetadataReads,
 )
-from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from ledger_client.writing.writer import LedgerWriter
-from ledger_client.writing.writer_watch import WriterWatch
+from ledger_client.writing.writer_watch import WATCH_PERIOD_S, Watchdog, WriterWatch
 from metadata.ids import BookieId, LedgerId
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ledger_client.writing.slices import Slices
+from ledger_client.writing.pacing import Slices
 
 SLICE_S = 0.005
 CALL_S = 0.001

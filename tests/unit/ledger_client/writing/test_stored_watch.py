@@ -10,8 +10,8 @@ import pytest
 
 from ledger_client.errors import LedgerNotFoundError
 from ledger_client.protocol import append_events as e
-from ledger_client.writing.metadata_reads import READ_DELAY_MAX_S
-from ledger_client.writing.stored_watch import READ_AGAIN_S, StoredWatch
+from ledger_client.writing.pacing import READ_DELAY_MAX_S
+from ledger_client.writing.writer_watch import READ_AGAIN_S, StoredWatch
 from metadata.ids import UpdateToken, Version
 from tests.support.ledger_client.ledger_world import LEDGER
 from tests.support.ledger_client.writer_world import World

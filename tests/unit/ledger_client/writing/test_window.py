@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ledger_client.errors import LedgerFencedError
-from ledger_client.writing.window import ENTRY_COST_BYTES, AppendWindow
+from ledger_client.writing.outbox import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import LedgerId
 from tests.simulation.loop import run_simulation
 from tests.support.ledger_client.cluster import THREE, TestCluster

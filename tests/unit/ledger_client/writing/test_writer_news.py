@@ -10,8 +10,8 @@ from bookie.wire.messages import ReadLac
 from ledger_client.bookies.pool import BookieCallError, BookiePool
 from ledger_client.bookies.pool_link import AddressLookup, BookieAddress
 from ledger_client.config import ClientConfig
-from ledger_client.writing.slices import Slices
-from ledger_client.writing.writer_news import WriterNews
+from ledger_client.writing.bookie_news import WriterNews
+from ledger_client.writing.pacing import Slices
 from metadata.ids import BookieId, LedgerId
 from metadata.registry.registration import DRAINING_FEATURE, BookieRegistration
 

@@ -1,20 +1,20 @@
-"""News for all writers of one client: a bookie departed or drains, or a spare joined.
+"""What the writers of one client learn about bookies: departures, drains, spares, and returns.
 
-Leaves the reaction to each writer, and the time that it takes to `slices`.
+Leaves the reaction to each writer, and the time that it takes to `pacing`.
 
-Invariant: news that arrive while the writers are told the same are told to all of them once more.
-
-Source: protocol rules 5.6 and 5.8.
+Source: protocol rules 4.6, 5.5, 5.6, 5.8 and 11.3.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
-from ledger_client.bookies.connection_calls import CallFailure
+from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.bookies.pool import BookiePool
-from ledger_client.writing.slices import Call, Slices
-from metadata.ids import BookieId
+from ledger_client.tasks import BackgroundTasks
+from ledger_client.writing.pacing import Call, Slices
+from metadata.ids import BookieId, LedgerId
 from metadata.registry.registration import BookieRegistration
 
 
@@ -33,7 +33,10 @@ class InformedWriter(Protocol):
 
 
 class WriterNews:
-    """Register of one client's writers."""
+    """News for all writers of one client: a bookie departed or drains, or a spare joined.
+
+    News that arrive while the writers are told the same are told to all of them once more.
+    """
 
     def __init__(
         self,
@@ -118,3 +121,62 @@ class WriterNews:
                     yield partial(tell, writer)
             is_due = self._is_repeated[news]
         del self._is_repeated[news]
+
+
+PROBE_PERIOD_S: Final = 1.0
+RETURN_BYTES: Final = 1024 * 1024
+"""Maximum unanswered bytes of a bookie that is taken back."""
+
+
+class BookieProbes:
+    """Probes of bookies for which the writers of one client wait.
+
+    A bookie is probed at most once per period, however many writers wait for it. Each waiting
+    writer is called once, after an answer that says that the bookie is writable. Failures are
+    ignored: the next period tries again.
+    """
+
+    def __init__(self, pool: BookiePool, timeout_s: float, slices: Slices) -> None:
+        self._pool = pool
+        self._timeout_s = timeout_s
+        self._slices = slices
+        self._waiting: dict[BookieId, dict[LedgerId, Call]] = {}
+        """The bookies that are probed, and for each the writers to call."""
+        self._tasks = BackgroundTasks()
+
+    def want(self, bookie_id: BookieId, ledger_id: LedgerId, on_ready: Call) -> None:
+        """Call `on_ready` once when the bookie accepts adds; a repeated request has no effect."""
+        waiting = self._waiting.get(bookie_id)
+        if waiting is None:
+            waiting = self._waiting[bookie_id] = {}
+            self._tasks.start(self._probe(bookie_id, waiting))
+        waiting.setdefault(ledger_id, on_ready)
+
+    def cancel(self, ledger_id: LedgerId) -> None:
+        """Call nothing for a ledger any more."""
+        for waiting in self._waiting.values():
+            waiting.pop(ledger_id, None)
+
+    async def aclose(self) -> None:
+        """Stop all probes."""
+        await self._tasks.aclose()
+
+    async def _probe(self, bookie_id: BookieId, waiting: dict[LedgerId, Call]) -> None:
+        """Probe a bookie once per period until no writer waits for it."""
+        try:
+            while waiting:
+                if await self._is_ready(bookie_id):
+                    self._slices.each(list(waiting.values()))
+                    waiting.clear()
+                await asyncio.sleep(PROBE_PERIOD_S)
+        finally:
+            del self._waiting[bookie_id]
+
+    async def _is_ready(self, bookie_id: BookieId) -> bool:
+        if self._pool.unanswered_bytes(bookie_id) >= RETURN_BYTES:
+            return False
+        try:
+            answer = await self._pool.ping(bookie_id, timeout_s=self._timeout_s)
+        except BookieCallError:
+            return False
+        return answer.writable
