@@ -5,8 +5,8 @@ Leaves the questions to `quire.repair.losses.survey`, the decision to
 `quire.repair.losses.undecided_end`.
 
 Invariants: the stored ranges were found for the version that they replace; the states of bookies
-that were not asked are the same before and after the search. An operator calls it; nothing in
-Quire accepts a loss by itself.
+that were not asked are the same before and after the search, and no bookie that is given up is up
+before or after it. An operator calls it; nothing in Quire accepts a loss by itself.
 
 Source: protocol rules 9.9 and 9.10.
 """
@@ -145,9 +145,10 @@ class LossAcceptance:
         )
 
     async def has_changed(self, report: LossReport) -> bool:
-        """Return whether a bookie that was not asked may have returned since."""
+        """Return whether a bookie that was not asked, or is given up, may have returned since."""
         before = {each.bookie_id: each.gone for each in report.answers if each.gone}
-        return await self._parts.gone_bookies(before) != before
+        has_returned = await self._parts.gone_bookies(before) != before
+        return has_returned or bool(await self._parts.up_among(report.given_up))
 
 
 def _members(ledger: LedgerMetadata) -> dict[BookieId, None]:

@@ -53,6 +53,8 @@ class LossReport:
     """Entries that no bookie can return."""
     unknown: tuple[Range, ...]
     """Entries that a bookie without a certain answer may return."""
+    given_up: tuple[BookieId, ...] = ()
+    """Bookies without a certain answer that the operator gives up."""
 
     @property
     def unsure_bookies(self) -> dict[BookieId, str]:
@@ -89,7 +91,9 @@ def judge_losses(
     unread = without(entries_to_find(ledger), readable)
     asked = (each for each in answers if each.bookie_id not in given_up)
     unknown = common(unread, [entries for each in asked for entries in each.unknown])
-    return LossReport(tuple(answers), tuple(without(unread, unknown)), tuple(unknown))
+    return LossReport(
+        tuple(answers), tuple(without(unread, unknown)), tuple(unknown), tuple(given_up)
+    )
 
 
 def entries_to_find(ledger: LedgerMetadata) -> list[Range]:

@@ -4,9 +4,9 @@ Leaves the clean recovery, which is tried first, to `ledger_client.recovery.reco
 `quire.repair.losses.lost_ranges`, and in-sync ledgers to `ledger_client.recovery.unclean_recovery`.
 
 Invariants: each member of the last fragment that was not given up has answered for every entry
-after the LAC, and has fenced if the result is stored. The close is by compare-and-set, from
-IN_RECOVERY, together with the lost entries. Entries after the LAC are not written back: they keep
-the copies that they have.
+after the LAC, and has fenced if the result is stored; one that was given up is not up right before
+that. The close is by compare-and-set, from IN_RECOVERY, together with the lost entries. Entries
+after the LAC are not written back: they keep the copies that they have.
 
 Source: protocol rule 9.11.
 """
@@ -45,7 +45,7 @@ class EndReport:
     gone: Mapping[BookieId, str]
     """Members of the last fragment that are lost or removed, with the reason."""
     silent: Mapping[BookieId, str]
-    """Other members that are given up because they do not answer."""
+    """Other members that are given up because they gave no certain answer."""
     losses: LossReport
     """Lost entries up to the end."""
     closed: LedgerMetadata
@@ -118,6 +118,8 @@ class UndecidedEnd:
         gone = await self._parts.gone_bookies(ledger.last_fragment.ensemble)
         fences = await self._fence_all(ledger, gone, fence=fence)
         answers = await self._ask_members(ledger, fences)
+        unsure = {each.bookie_id: each.failure for each in answers if each.unknown}
+        await self._require_answers(ledger, unsure)
         quorum = ledger.quorum_of(ledger.last_fragment)
         end = accepted_end(quorum, ledger.last_fragment, EntryId(fences.lac), answers)
         token = self._parts.token()
@@ -131,7 +133,7 @@ class UndecidedEnd:
         length = await self._length_of(closed, version)
         closed = recovering.with_recovered((), end.last_entry_id, length, token)
         closed = self._with_lost(closed, lost)
-        return EndReport(end, gone, fences.silent, losses, closed)
+        return EndReport(end, gone, {**fences.silent, **unsure}, losses, closed)
 
     async def _fence_all(
         self, ledger: LedgerMetadata, gone: Mapping[BookieId, str], *, fence: bool
@@ -166,8 +168,6 @@ class UndecidedEnd:
             found = BookieAnswers(bookie_id, common(expected[bookie_id], wanted))
             await self._survey.ask(found, found.expected)
             answers.append(found)
-        unsure = {each.bookie_id: each.failure for each in answers if each.unknown}
-        await self._require_answers(ledger, unsure)
         return answers
 
     async def _require_answers(
@@ -204,8 +204,13 @@ class UndecidedEnd:
         return await find_length_before(ranges, stop, config.read_timeout_s)
 
     async def _has_changed(self, found: EndReport) -> bool:
-        """Return whether a bookie that was not asked has another state now."""
+        """Return whether a bookie that was not asked has another state now, or one that is given up
+        is up.
+        """
         before = {each.bookie_id: each.gone for each in found.losses.answers if each.gone}
         now = await self._parts.gone_bookies(each.bookie_id for each in found.losses.answers)
         members = found.closed.last_fragment.ensemble
-        return now != before or {e: now[e] for e in members if e in now} != found.gone
+        if now != before or {e: now[e] for e in members if e in now} != found.gone:
+            return True
+        given_up = (*found.silent, *found.losses.given_up)
+        return bool(await self._parts.up_among(given_up))

@@ -1,7 +1,7 @@
 """Search for lost entries and their acceptance, with bookies and metadata in memory."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.lost_entries import LOST_RANGES_MAX
 from metadata.repair.lifecycle import Lifecycle
-from quire.repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance
+from quire.repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance, LossParts
 from quire.repair.losses.survey import DAMAGED_PAUSE_S, DAMAGED_READS_MAX, HAS_A_COPY
 from tests.simulation.loop import run_simulation
 from tests.support.repair.loss_world import NOW_MS, LossWorld, lost_of
@@ -291,6 +291,30 @@ def test_a_bookie_that_returns_during_the_search_is_asked() -> None:
         assert await world.lost() == []
 
     play(story, c="0123")
+
+
+def test_a_bookie_that_was_given_up_and_returns_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It registers after the search, and before the loss is stored."""
+    up_among = LossParts.up_among
+
+    async def then_returns(self: LossParts, bookie_ids: Iterable[BookieId]) -> frozenset[BookieId]:
+        up = await up_among(self, bookie_ids)
+        monkeypatch.setattr(LossParts, "up_among", up_among)
+        await worlds[0].give_back("c")
+        return up
+
+    worlds: list[World] = []
+
+    async def story(world: World) -> None:
+        await world.lose("ab")
+        world.bookies["c"].failure = CallFailure.REFUSED
+        worlds.append(world)
+        monkeypatch.setattr(LossParts, "up_among", then_returns)
+        _, report = await world.acceptance(gives_up_unknown=True).accept(LedgerId(7))
+        assert report.lost == ()
+        assert await world.lost() == []
+
+    play(story)
 
 
 def test_a_repair_that_swaps_during_the_search_begins_it_again() -> None:

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ledger_client.bookies.pool import CallFailure
+from ledger_client.bookies.pool import BookieCallError, CallFailure
 from ledger_client.errors import RecoveryUndecidedError
 from metadata.errors import VersionConflictError
-from metadata.ids import ENTRY_ID_MAX, LedgerId, UpdateToken, Version
+from metadata.ids import ENTRY_ID_MAX, BookieId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from quire.repair.losses.undecided_end import UndecidedEnd
 from tests.simulation.loop import run_simulation
@@ -187,6 +187,54 @@ def test_a_bookie_that_returns_is_fenced_and_asked() -> None:
         assert list(report.gone) == ["b"]
         assert world.bookies["a"].is_fenced
         assert ledger.last_entry_id == 5, "entry 5 can be read again"
+
+    play(story)
+
+
+def test_a_bookie_that_was_given_up_and_returns_is_fenced_and_asked() -> None:
+    """A bookie that is up is never given up: what it holds may have been acknowledged."""
+
+    async def story(world: World) -> None:
+        world.write("01234", "a,b,c")
+        world.write("5", "a,b")
+        await world.lose("a")
+        world.bookies["b"].failure = CallFailure.REFUSED
+        pool, original = world.bookies, world.bookies.list_entries
+
+        async def list_entries(bookie_id, request, *, timeout_s):  # type: ignore[no-untyped-def]
+            if world.bookies["b"].failure is not None:
+                await world.give_back("b")
+            return await original(bookie_id, request, timeout_s=timeout_s)
+
+        pool.list_entries = list_entries  # type: ignore[method-assign]
+        ledger, report = await world.end(gives_up_unknown=True).close(LedgerId(7))
+        assert report is not None
+        assert list(report.silent) == []
+        assert world.bookies["b"].is_fenced
+        assert ledger.last_entry_id == 5, "entry 5 can be read again"
+
+    play(story)
+
+
+def test_a_member_that_fenced_and_failed_then_is_asked_again_if_it_is_up() -> None:
+    async def story(world: World) -> None:
+        world.write("01234", "a,b,c")
+        world.write("5", "a,b")
+        await world.lose("a")
+        pool, original = world.bookies, world.bookies.list_entries
+        asked = list[BookieId]()
+
+        async def list_entries(bookie_id, request, *, timeout_s):  # type: ignore[no-untyped-def]
+            asked.append(bookie_id)
+            if bookie_id == "b" and asked.count(bookie_id) == 1:
+                raise BookieCallError(bookie_id, "lost", failure=CallFailure.LOST)
+            if bookie_id == "b" and asked.count(bookie_id) == 2:  # for entries up to the end
+                await world.register("b")
+            return await original(bookie_id, request, timeout_s=timeout_s)
+
+        pool.list_entries = list_entries  # type: ignore[method-assign]
+        ledger, _ = await world.end(gives_up_unknown=True).close(LedgerId(7))
+        assert ledger.last_entry_id == 5
 
     play(story)
 
