@@ -122,14 +122,17 @@ class FragmentCopier:
             return stored
         if isinstance(plan, CopyRefused):
             raise MetadataConflictError(plan.reason, ledger_id=ledger_id)
-        self._pool.attach(ledger_id, self._keys.master_key)
+        has_entries = plan.entry_count > 0  # otherwise nothing is sent, and the key may be unknown
+        if has_entries:
+            self._pool.attach(ledger_id, self._keys.master_key)
         try:
             return await self._copy_under_mark(plan, stored)
         except (Exception, asyncio.CancelledError):
             await self._unmark(plan)
             raise
         finally:
-            self._pool.detach(ledger_id)
+            if has_entries:
+                self._pool.detach(ledger_id)
 
     async def remove_stray(self, mark: IncomingMark) -> StoredMetadata:
         """Remove a mark that an earlier copy left, unless its target is a member again; return the

@@ -15,6 +15,7 @@ from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.repair_key import read_or_create_repair_key
+from repair.ledger_repair import NO_KEY
 from tests.support.bookie.bookie_machine import Machine, Running
 
 COUNT = 300
@@ -122,6 +123,30 @@ async def test_the_owner_reads_what_repair_copied(cluster: Cluster, digest: str)
     assert found == [payload(each) for each in range(COUNT)]
     with pytest.raises(UnauthorizedError):
         await cluster.client().open_ledger(ledger_id, password=b"wrong")
+
+
+async def test_a_copy_without_entries_needs_no_key_while_the_ledger_is_compared(
+    cluster: Cluster,
+) -> None:
+    """The auditor and the worker of one process share a client: one attaches the ledger's key, and
+    the other has none for a position without entries.
+    """
+    async with cluster.client().create_ledger(
+        Quorum(ensemble=2, write=2, ack=2), password=PASSWORD
+    ) as writer:
+        pass
+    ledger_id = LedgerId(writer.id)
+    services = await cluster.client()._session.services()
+    metadata, _ = await services.ledgers.get(ledger_id, fresh=True)
+    ensemble = metadata.fragments[0].ensemble
+    target = next(each for each in cluster.bookies if each not in ensemble)
+    services.pool.attach(ledger_id, LedgerKeys.of(metadata, PASSWORD).master_key)
+    without = LedgerKeys.with_master_key(metadata, NO_KEY)
+    after, _ = await copier(services, without).copy_fragment(
+        ledger_id, EntryId(0), target, ensemble[0]
+    )
+    assert after.fragments[0].ensemble == (target, ensemble[1])
+    services.pool.detach(ledger_id)
 
 
 async def test_without_the_key_of_repair_no_master_key_is_returned(cluster: Cluster) -> None:
