@@ -106,6 +106,10 @@ class LedgerRepair:
             LifecycleStore(services.store, services.rng),
         )
 
+    def begin_again(self, ledger_id: LedgerId) -> None:
+        """Begin the next repair of a ledger with its first damaged entry."""
+        self._ranges.begin_again(ledger_id)
+
     async def repair(self, ledger_id: LedgerId, look: Look, on_progress: OnProgress) -> Outcome:
         """Repair the damaged entries of a ledger, then meet every need, also if that failed. Raises
         the errors of `look`.

@@ -73,6 +73,10 @@ class RangeRepair:
         """Last range that an attempt tried which ended before the others, and what failed so far.
         """
 
+    def begin_again(self, ledger_id: LedgerId) -> None:
+        """Begin the next attempt with the first range: what an earlier one left may be done."""
+        self._rounds.pop(ledger_id, None)
+
     async def repair(
         self, ledger_id: LedgerId, standings: Standings, on_progress: OnProgress
     ) -> Outcome | None:

@@ -194,6 +194,7 @@ class RepairWorker:
             job, version = await self._views.jobs.get(name)
             if job.state is not JobState.QUEUED:
                 self._blocked[name] = asyncio.get_running_loop().time() + BLOCKED_AGAIN_S
+                self._pauses.pop(name, None)
                 return
             claim = await self._views.claims.claim(
                 name.ledger_id, self._worker_id, self._services.wall_clock_ms()
@@ -209,6 +210,8 @@ class RepairWorker:
         self._running[name.ledger_id] = task
         if name in self._pauses:
             self._again.add(name.ledger_id)
+        else:
+            self._repair.begin_again(name.ledger_id)
         task.add_done_callback(lambda _: self._note_end(name.ledger_id))
 
     def _note_end(self, ledger_id: LedgerId) -> None:

@@ -10,7 +10,9 @@ from ledger_client.in_sync.range_copy import RangeCopier
 from ledger_client.protocol.copy_piece import CopyPiece
 from metadata.ids import BookieId, EntryId
 from metadata.repair.jobs import JobState
+from metadata.repair.settings_store import RepairSettingsStore
 from quire.repair.range_repair import FAILING_S_MAX
+from tests.simulation.loop import NODE
 from tests.support.repair.repair_world import THREE, World, play
 from tests.support.repair.replicas import end
 from tests.unit.quire.repair.test_scrub_story import (
@@ -140,3 +142,48 @@ def test_copies_that_fail_slowly_keep_no_other_range_back(monkeypatch: pytest.Mo
         assert len(tried) == count
 
     play(story, **FAST)
+
+
+def test_a_rest_that_another_worker_repaired_is_not_continued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What failed in an earlier job of the ledger says nothing about other damage."""
+    copy, failing = RangeCopier.copy, list[int]()
+
+    async def fail_in_first(
+        self: RangeCopier, first: EntryId, last: EntryId, target: BookieId
+    ) -> int:
+        failing.append(NODE.get())
+        if NODE.get() == failing[0]:
+            raise EntryNotFoundError("no source returns it", entry_id=first)
+        return await copy(self, first, last, target)
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(RangeCopier, "copy", fail_in_first)
+        monkeypatch.setattr("quire.repair.range_repair.FAILING_S_MAX", -1.0)
+        ledger_id = await write_singly(world, TWO)
+        bad_id, other_id = world.ledger(ledger_id).fragments[0].ensemble
+        bookie = await forget_recent(world, bad_id)
+        other = await forget_recent(world, other_id)
+        damage(bookie, b"8 of 0")
+        damage(bookie, b"17 of 0")
+        await request_all(world)
+        assert await world.wait(lambda: bool(failing))
+        first, second = sorted(world.repairers, key=lambda each: each.node != failing[0])
+        await asyncio.sleep(1)
+        first.pause()  # it has put the job off, with a rest
+        await wait_for(world, bad_id, lambda each: bool(each.ended_ms) and not each.bad)
+        first.resume()
+        await asyncio.sleep(30)
+        second.is_wanted = False
+        second.kill(power_off=False)
+        monkeypatch.setattr(RangeCopier, "copy", copy)
+        damage(other, b"3 of 0")
+        await RepairSettingsStore(world.store, world.rng).change(scrub_requested_ms=10**12 + 1)
+        known = len(world.jobs.stored)
+        await wait_for(world, other_id, lambda each: bool(each.bad))
+        await wait_for(world, other_id, lambda each: not each.bad)
+        found = [(each.state, each.blocked_reason) for each in world.jobs.stored[known:]]
+        assert found == [(JobState.QUEUED, "")], "the first attempt tried it"
+
+    play(story, repairers=2, **FAST)
