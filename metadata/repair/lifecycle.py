@@ -140,16 +140,22 @@ def may_be_removed(state: Lifecycle) -> bool:
 
 
 def changed(
-    bookie_id: BookieId, current: BookieLifecycle, to: Lifecycle, reason: str, now_ms: int
+    bookie_id: BookieId,
+    current: BookieLifecycle,
+    to: Lifecycle,
+    reason: str,
+    now_ms: int,
+    before: Lifecycle | None = None,
 ) -> BookieLifecycle:
     """Return the record after a transition; the current record if the bookie is in the state
     already.
 
-    Raises InvalidLifecycleChangeError for a transition that the table above does not have.
+    Raises InvalidLifecycleChangeError for a transition that the table above does not have, and for
+    one that was decided for another state, `before`.
     """
     if current.state is to:
         return current
-    if not may_become(current.state, to):
+    if before not in (None, current.state) or not may_become(current.state, to):
         raise InvalidLifecycleChangeError(bookie_id, current.state, to, _WHAT_NEXT[current.state])
     return BookieLifecycle(to, now_ms, reason)
 

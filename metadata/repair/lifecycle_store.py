@@ -60,10 +60,17 @@ class LifecycleStore:
         return found
 
     async def change(
-        self, bookie_id: BookieId, to: Lifecycle, reason: str, now_ms: int
+        self,
+        bookie_id: BookieId,
+        to: Lifecycle,
+        reason: str,
+        now_ms: int,
+        *,
+        before: Lifecycle | None = None,
     ) -> BookieLifecycle:
         """Change a bookie's state, and return its record as stored. A bookie that is in the state
-        already keeps its record.
+        already keeps its record. `before` is the state for which the change was decided; None for
+        any.
 
         Repeats until the outcome is certain or the call is cancelled. Raises
         InvalidLifecycleChangeError, StoreUnavailableError when nothing was written.
@@ -72,7 +79,7 @@ class LifecycleStore:
 
         def change(value: bytes | None) -> bytes:
             current = UNCHANGED if value is None else lifecycle_of(path, value)
-            return pack_lifecycle(path, changed(bookie_id, current, to, reason, now_ms))
+            return pack_lifecycle(path, changed(bookie_id, current, to, reason, now_ms, before))
 
         return unpack_lifecycle(path, await change_value(self._store, path, change, self._rng))
 

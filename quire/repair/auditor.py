@@ -260,9 +260,10 @@ class Auditor:
 
     async def _change(self, change: StateChange) -> None:
         _log.info("bookie %s is %s: %s", change.bookie_id, change.to, change.reason)
+        now_ms = self._wall_clock_ms()
         with contextlib.suppress(InvalidLifecycleChangeError):  # an operator was faster
             await self._lifecycle_store.change(
-                change.bookie_id, change.to, change.reason, self._wall_clock_ms()
+                change.bookie_id, change.to, change.reason, now_ms, before=change.before
             )
 
     # -- jobs --------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ class StateChange:
     """A change of a bookie's stored state, with its reason."""
 
     bookie_id: BookieId
+    before: Lifecycle
+    """State for which the change was decided: in another one it is not made."""
     to: Lifecycle
     reason: str
 
@@ -94,13 +96,14 @@ class Departures:
             is_lost = since is not None and now_s - since >= delays.lost_after_s
             is_in_limbo = bookie_id in registered and registered[bookie_id].is_in_limbo
             if is_in_limbo and state in TRUSTED:
-                changes.append(StateChange(bookie_id, Lifecycle.LIMBO, LIMBO_REASON))
+                changes.append(StateChange(bookie_id, state, Lifecycle.LIMBO, LIMBO_REASON))
                 state = Lifecycle.LIMBO
             elif state is Lifecycle.LOST and since is None:
-                changes.append(StateChange(bookie_id, Lifecycle.ACTIVE, "it is registered again"))
+                reason = "it is registered again"
+                changes.append(StateChange(bookie_id, state, Lifecycle.ACTIVE, reason))
             elif state in (Lifecycle.ACTIVE, Lifecycle.LIMBO) and is_lost:
                 reason = f"it was missing for {delays.lost_after_s:g} s"
-                changes.append(StateChange(bookie_id, Lifecycle.LOST, reason))
+                changes.append(StateChange(bookie_id, state, Lifecycle.LOST, reason))
                 state = Lifecycle.LOST
             standing = _standing(state, is_missing=since is not None, is_lost=is_lost)
             if standing is not Standing.GOOD:

@@ -12,6 +12,7 @@ Source: protocol rules 9.5, 9.8 and 9.13.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from metadata.errors import MetadataFormatError, NodeNotFoundError
@@ -41,12 +42,12 @@ class UnnamedBookies:
         Raises MetadataError.
         """
         drained = [
-            StateChange(each, Lifecycle.DRAINED, "no ledger names it")
+            StateChange(each, state, Lifecycle.DRAINED, "no ledger names it")
             for each, state in states.items()
             if state in EMPTIED and not self._index.count_naming(each)
         ]
         removed = [
-            StateChange(each, Lifecycle.REMOVED, "it was formatted, and never started")
+            StateChange(each, state, Lifecycle.REMOVED, "it was formatted, and never started")
             for each, state in states.items()
             if state in (Lifecycle.LOST, Lifecycle.DRAINED)
             and each not in self._index.named
@@ -65,8 +66,10 @@ class UnnamedBookies:
         if change.to is not Lifecycle.REMOVED:
             return None if is_named else change
         if is_named or not await self._never_started(change.bookie_id, now_ms):
-            return StateChange(change.bookie_id, Lifecycle.LOST, "it was away")
-        return change
+            return replace(
+                change, before=Lifecycle.DRAINED, to=Lifecycle.LOST, reason="it was away"
+            )
+        return replace(change, before=Lifecycle.DRAINED)
 
     async def _never_started(self, bookie_id: BookieId, now_ms: int) -> bool:
         if bookie_id in self._started:

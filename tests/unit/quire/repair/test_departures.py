@@ -86,7 +86,9 @@ def test_several_bookies_wait_for_the_delay_too() -> None:
 
 def test_a_lost_bookie_that_is_registered_is_active_again() -> None:
     seen = look(Departures(), 0.0, "abc", {B: Lifecycle.LOST})
-    assert seen.changes == (StateChange(B, Lifecycle.ACTIVE, "it is registered again"),)
+    assert seen.changes == (
+        StateChange(B, Lifecycle.LOST, Lifecycle.ACTIVE, "it is registered again"),
+    )
     assert seen.standings.of(B) is Standing.GOOD
 
 
@@ -117,7 +119,7 @@ def test_a_removed_bookie_is_gone_even_if_it_is_registered() -> None:
 @pytest.mark.parametrize("state", [Lifecycle.ACTIVE, Lifecycle.DRAINING, Lifecycle.LOST])
 def test_a_bookie_that_registers_in_limbo_gets_that_state(state: Lifecycle) -> None:
     seen = look(Departures(), 0.0, "abc", {B: state}, in_limbo="b")
-    assert seen.changes == (StateChange(B, Lifecycle.LIMBO, LIMBO_REASON),)
+    assert seen.changes == (StateChange(B, state, Lifecycle.LIMBO, LIMBO_REASON),)
     assert seen.standings.of(B) is Standing.UNPROVEN
     assert not seen.standings.has_copy(B)
 

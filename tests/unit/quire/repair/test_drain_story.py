@@ -4,6 +4,7 @@ Every part is the production code, on simulated disks, networks and metadata.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,15 @@ from ledger_client.in_sync.copy_limits import OnProgress
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.repair.job_store import JobStore
-from metadata.repair.lifecycle import Lifecycle
+from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
+from metadata.repair.lifecycle_store import LifecycleStore
 from quire.repair.ledger_repair import LedgerRepair, Look
 from quire.repair.outcome import Outcome
 from quire.repair.standing import Standing
 from quire.repair.worker import LEDGERS_AT_ONCE
 from tests.support.repair.copy_actions import Halt, at_each_action
 from tests.support.repair.repair_world import LONG_S, THREE, World, play
-from tests.support.repair.replicas import check_whole, end
+from tests.support.repair.replicas import check_whole, end, start_again
 
 STRIPED = Quorum(ensemble=4, write=2, ack=2, stripe_entries=1)
 TWO = Quorum(ensemble=2, write=2, ack=2)
@@ -192,3 +194,31 @@ def test_long_copies_of_a_drain_leave_room_for_a_loss(monkeypatch: pytest.Monkey
         assert await world.wait(lambda: not any(gone in members(world, each) for each in left))
 
     play(story)
+
+
+def test_a_drain_of_a_lost_bookie_counts_although_the_auditor_sees_its_return(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The operator's change is stored between the auditor's look and its own change."""
+    change = LifecycleStore.change
+
+    async def story(world: World) -> None:
+        ids = await world.write(8)
+        drained = world.ledger(ids[0]).fragments[0].ensemble[0]
+        drains = iter([Lifecycle.DRAINING])
+
+        async def preceded(
+            self: LifecycleStore, bookie_id: BookieId, to: Lifecycle, *args: Any, **options: Any
+        ) -> BookieLifecycle:
+            if to is Lifecycle.ACTIVE and next(drains, None) is not None:
+                await change(self, bookie_id, Lifecycle.DRAINING, "an operator drains it", 5)
+            return await change(self, bookie_id, to, *args, **options)
+
+        end(world, drained)
+        await world.wait_for_state(drained, Lifecycle.LOST)
+        monkeypatch.setattr(LifecycleStore, "change", preceded)
+        start_again(world, drained)
+        await world.wait_for_state(drained, Lifecycle.DRAINED)
+        assert next(drains, None) is None
+
+    play(story, bookies=5)
