@@ -247,14 +247,14 @@ class RepairWorker:
         """Return the standings for a job. A bookie that is not registered counts as gone if the
         bookie drains, or if the job is urgent and the bookie did not stop in order.
         """
-        up = self._services.directory.bookies
+        up = dict(self._services.directory.bookies)  # it changes during the reads below
         states = {each: record.state for each, record in self._views.lifecycles.records.items()}
         found = {each: standing_of(state, is_up=each in up) for each, state in states.items()}
         not_good = {each: standing for each, standing in found.items() if standing != Standing.GOOD}
         if job.name.urgency != RepairClass.LAST_COPY:
             return Standings(not_good)
         known = await self._cookies.list_bookie_ids()
-        stopped = await self._stops.among(known, dict(up), states)
+        stopped = await self._stops.among(known, up, states)
         return Standings(not_good, registered=up, stopped=stopped)
 
     def _places(self, job: Job, standings: Standings) -> Places:

@@ -1,6 +1,7 @@
 """Repair of a simulated cluster: bookies are lost, return, and drain, without any command."""
 
 import asyncio
+import contextvars
 import logging
 import random
 from dataclasses import replace
@@ -21,6 +22,9 @@ from metadata.restore.restore_record import (
     accept_restore,
     pack_restore,
 )
+from quire.repair.orderly_stops import OrderlyStops
+from quire.repair.standing import Standings
+from quire.repair.worker import RepairWorker
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.support.repair.repair_world import LONG_S, LOST_AFTER_S, THREE, World, play
 from tests.support.repair.replicas import end, start_again
@@ -114,6 +118,41 @@ def test_an_urgent_repair_leaves_a_bookie_that_stopped_in_order() -> None:
         await asyncio.sleep(60)
         assert stopped in world.ledger(ids[0]).fragments[0].ensemble
         await world.read(ids)
+
+    play(story, bookies=7, lost_after_s=3_000)
+
+
+def test_a_bookie_that_stops_in_order_while_a_worker_looks_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker has read which bookies are registered, and reads how the others stopped."""
+    standings, stopped_in_order = RepairWorker._standings, OrderlyStops._stopped
+    looks = list[Job]()
+    is_looking = contextvars.ContextVar("is_looking", default=False)
+
+    async def story(world: World) -> None:
+        ids = await world.write(1, Quorum(ensemble=4, write=2, ack=2, stripe_entries=1))
+        stopped, _, killed, _ = world.ledger(ids[0]).fragments[0].ensemble
+
+        async def look(self: RepairWorker, job: Job) -> Standings:
+            looks.append(job)
+            is_looking.set(len(looks) == 2)  # the first look is for damaged entries
+            return await standings(self, job)
+
+        async def read(self: OrderlyStops, bookie_id: BookieId) -> bool:
+            if is_looking.get() and world.bookie(stopped).is_wanted:
+                world.stop_in_order(stopped)
+                assert await world.wait(lambda: not world.bookie(stopped).is_registered)
+                await asyncio.sleep(1)
+            return await stopped_in_order(self, bookie_id)
+
+        monkeypatch.setattr(RepairWorker, "_standings", look)
+        monkeypatch.setattr(OrderlyStops, "_stopped", read)
+        world.bookie(killed).is_wanted = False
+        world.bookie(killed).kill(power_off=True)
+        assert await world.wait(lambda: not world.is_named(killed))
+        assert not world.bookie(stopped).is_registered
+        assert stopped in world.ledger(ids[0]).fragments[0].ensemble
 
     play(story, bookies=7, lost_after_s=3_000)
 
