@@ -76,7 +76,7 @@ NEXT_STEP_UNREADABLE: Final = (
 
 Look = Callable[[], Awaitable[tuple[Standings, Places]]]
 """Returns the standings now, and the places to which copies that are all good may move. Raises
-MetadataError.
+MetadataError, and another error if no copy of the ledger may begin any more.
 """
 Unmet = Blocked | Postponed
 NO_KEY: Final = bytes(MASTER_KEY_BYTES)
@@ -115,7 +115,7 @@ class LedgerRepair:
         the errors of `look`.
         """
         standings, _ = await look()
-        unrepaired = await self._ranges.repair(ledger_id, standings, on_progress)
+        unrepaired = await self._ranges.repair(ledger_id, standings, look, on_progress)
         if isinstance(unrepaired, Deleted):
             return unrepaired
         outcome = await self._meet_all(ledger_id, look, on_progress)

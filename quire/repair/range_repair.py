@@ -14,7 +14,7 @@ Source: protocol rules 9.12 and 9.16.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -78,10 +78,15 @@ class RangeRepair:
         self._rounds.pop(ledger_id, None)
 
     async def repair(
-        self, ledger_id: LedgerId, standings: Standings, on_progress: OnProgress
+        self,
+        ledger_id: LedgerId,
+        standings: Standings,
+        before_each: Callable[[], Awaitable[object]],
+        on_progress: OnProgress,
     ) -> Outcome | None:
         """Store good copies of the damaged and missing entries of a ledger. Return why that failed;
-        None if there is nothing left to do.
+        None if there is nothing left to do. Raises what `before_each` raises, which is called
+        before each copy.
         """
         services = self._services
         may_ask = partial(self._is_usable, standings=standings)
@@ -103,10 +108,16 @@ class RangeRepair:
             return _left(compared)
         if keys is None:
             return Blocked("no bookie that stores it returned its key")
-        return joined((_left(compared), await self._copy_all(ledger, bad, keys, on_progress)))
+        copied = await self._copy_all(ledger, bad, keys, before_each, on_progress)
+        return joined((_left(compared), copied))
 
     async def _copy_all(
-        self, ledger: LedgerMetadata, bad: list[BadEntries], keys: LedgerKeys, report: OnProgress
+        self,
+        ledger: LedgerMetadata,
+        bad: list[BadEntries],
+        keys: LedgerKeys,
+        before_each: Callable[[], Awaitable[object]],
+        report: OnProgress,
     ) -> Outcome | None:
         """Copy the ranges in the order of the entries, in several attempts if copies fail for long.
         Only the last attempt can end in a block: each range was tried once then.
@@ -115,6 +126,7 @@ class RangeRepair:
         until_s = asyncio.get_running_loop().time() + FAILING_S_MAX
         left = [each for each in sorted(bad, key=_place) if not last or _place(each) > _place(last)]
         for each in left:
+            await before_each()
             outcome = await self._copy(ledger, each, keys, report)
             if isinstance(outcome, Deleted):
                 return outcome

@@ -6,10 +6,11 @@ Leaves one ledger's repair to `quire.repair.ledger_repair`, and publishing jobs 
 Invariants: at most LEDGERS_AT_ONCE ledgers are under way, and some more that lack copies, so that a
 loss does not wait for the end of a drain, or have no bytes to copy. A ledger is repaired only
 under a claim of this worker, and a job is removed only after its ledger needs nothing more. A
-blocked job is left, and not read, until it is queued again and that is announced. Nothing is begun
-while repair is paused. A job that was postponed for about two minutes shows why, and is tried again
-each minute; such jobs do not fill all places. A job that this release cannot read stops no other
-one. The bytes per second are the cluster's ceiling divided by the number of workers.
+blocked job is left, and not read, until it is queued again and that is announced. No copy is begun
+while repair is paused, or after the claim has ended with its session. A job that was postponed for
+about two minutes shows why, and is tried again each minute; such jobs do not fill all places. A job
+that this release cannot read stops no other one. The bytes per second are the cluster's ceiling
+divided by the number of workers.
 
 Source: protocol rules 9.1 and 9.3.
 """
@@ -86,6 +87,10 @@ class RepairViews:
     lifecycles: Lifecycles
     settings: RepairSettingsView
     workers: WorkerDirectory
+
+
+class _NoMoreCopiesError(Exception):
+    """No copy of the ledger may begin now."""
 
 
 @dataclass(slots=True)
@@ -228,12 +233,16 @@ class RepairWorker:
 
         async def look() -> tuple[Standings, Places]:
             standings = await self._standings(job)
+            if self._is_paused:
+                raise _NoMoreCopiesError("repair is paused")
+            if not claim.is_held:
+                raise _NoMoreCopiesError("its claim has ended: another worker may have it")
             return standings, self._places(job, standings)
 
         try:
             outcome = await self._repair.repair(job.ledger_id, look, report)
             await self._store(job, version, outcome)
-        except MetadataError as error:
+        except (MetadataError, _NoMoreCopiesError) as error:
             self._put_off(job.name, str(error))
         except Exception as error:  # noqa: BLE001 - a defect must not be repeated at once, for ever
             text = f"the repair of ledger {job.ledger_id} failed: it is tried again later"

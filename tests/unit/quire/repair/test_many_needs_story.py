@@ -1,6 +1,7 @@
 """Ledgers with several needs in a simulated cluster: one that cannot be met keeps no other back."""
 
 import asyncio
+from collections import defaultdict
 
 import pytest
 
@@ -10,18 +11,29 @@ from ledger_client.errors import EntryNotFoundError, QuorumTimeoutError
 from ledger_client.in_sync.copy_ends import CopyTarget
 from ledger_client.in_sync.copy_limits import OnProgress
 from ledger_client.in_sync.copying import FragmentCopier, StoredMetadata
+from ledger_client.in_sync.range_copy import RangeCopier
 from ledger_client.protocol.copy_events import copy_error
 from ledger_client.protocol.copy_piece import CopyPiece
 from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.jobs import JobState
 from metadata.repair.lifecycle import Lifecycle
+from metadata.repair.settings_store import RepairSettingsStore
 from quire.repair.ledger_repair import LedgerRepair, Look
 from quire.repair.needs import RepairClass
 from quire.repair.outcome import Outcome, Repaired
+from tests.simulation.loop import NODE
 from tests.support.repair.copy_actions import Halt, at_each_action
 from tests.support.repair.repair_world import World, play
 from tests.support.repair.replicas import check_whole, end, lacks, start_again
+from tests.unit.quire.repair.test_scrub_story import (
+    FAST,
+    damage,
+    forget_recent,
+    request_all,
+    wait_for,
+    write_singly,
+)
 
 TWO = Quorum(ensemble=2, write=2, ack=2)
 STRIPED = Quorum(ensemble=5, write=2, ack=2, stripe_entries=1)
@@ -176,3 +188,106 @@ def test_another_target_is_tried_when_one_does_not_return_what_it_stored(
         check_whole(world, ledger_id)
 
     play(story, bookies=4)
+
+
+async def drain_two(world: World) -> tuple[int, list[str]]:
+    """Write a ledger, and begin to drain two of its members."""
+    (ledger_id,) = await world.write(1)
+    drained = [str(each) for each in world.ledger(ledger_id).fragments[0].ensemble[:2]]
+    settings = RepairSettingsStore(world.store, world.rng)
+    await settings.change(paused_until_ms=2**52)
+    for each in drained:
+        await world.change(each, Lifecycle.DRAINING)
+    await settings.change(paused_until_ms=0)
+    return ledger_id, drained
+
+
+def test_a_pause_ends_only_the_copy_under_way() -> None:
+    halt, marked = Halt("read"), list[str]()
+
+    async def act(action: str) -> None:
+        if action == "store the mark":
+            marked.append(action)
+        await halt.at(action)
+
+    async def story(world: World) -> None:
+        _, drained = await drain_two(world)
+        await halt.reached.wait()
+        settings = RepairSettingsStore(world.store, world.rng)
+        await settings.change(paused_until_ms=2**52)
+        await asyncio.sleep(1)
+        halt.released.set()
+        await asyncio.sleep(600)
+        assert [world.is_named(each) for each in drained].count(True) == 1
+        assert len(marked) == 1
+        await settings.change(paused_until_ms=0)
+        assert await world.wait(lambda: not any(map(world.is_named, drained)))
+
+    with at_each_action(act):
+        play(story, bookies=7)
+
+
+def test_a_pause_begins_no_copy_of_the_next_damaged_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    copy, began = RangeCopier.copy, list[EntryId]()
+
+    async def story(world: World) -> None:
+        settings = RepairSettingsStore(world.store, world.rng)
+
+        async def pausing(
+            self: RangeCopier, first: EntryId, last: EntryId, target: BookieId
+        ) -> int:
+            began.append(first)
+            if len(began) == 1:
+                await settings.change(paused_until_ms=2**52)
+                await asyncio.sleep(1)
+            return await copy(self, first, last, target)
+
+        monkeypatch.setattr(RangeCopier, "copy", pausing)
+        await settings.change(paused_until_ms=2**52)
+        ledger_id = await write_singly(world)
+        bad_id = world.ledger(ledger_id).fragments[0].ensemble[0]
+        bookie = await forget_recent(world, bad_id)
+        damage(bookie, b"8 of 0")
+        damage(bookie, b"17 of 0")
+        await request_all(world)
+        await wait_for(world, bad_id, lambda each: len(each.bad) == 2)
+        await settings.change(paused_until_ms=0)
+        await wait_for(world, bad_id, lambda each: len(each.bad) == 1)
+        await asyncio.sleep(600)
+        assert began == [8]
+        await settings.change(paused_until_ms=0)
+        await wait_for(world, bad_id, lambda each: not each.bad)
+
+    play(story, **FAST)
+
+
+def test_a_worker_whose_claim_ended_begins_no_other_copy_of_the_ledger() -> None:
+    """Another worker has the claim: both would copy everything that is left."""
+    reached = defaultdict[int | None, asyncio.Event](asyncio.Event)
+    released = defaultdict[int | None, asyncio.Event](asyncio.Event)
+    marked = list[int | None]()
+
+    async def act(action: str) -> None:
+        node = NODE.get()
+        if action == "store the mark":
+            marked.append(node)
+        if action == "read":
+            reached[node].set()
+            await released[node].wait()
+
+    async def story(world: World) -> None:
+        _, drained = await drain_two(world)
+        assert await world.wait(lambda: bool(marked))
+        first, second = sorted(world.repairers, key=lambda each: each.node != marked[0])
+        await reached[first.node].wait()
+        assert first.store is not None
+        first.store.expire()
+        await reached[second.node].wait()
+        released[first.node].set()
+        await asyncio.sleep(30)
+        assert marked.count(first.node) == 1
+        released[second.node].set()
+        assert await world.wait(lambda: not any(map(world.is_named, drained)))
+
+    with at_each_action(act):
+        play(story, bookies=7, repairers=2)
