@@ -3,8 +3,9 @@
 Leaves reading the metadata to `quire.repair.auditor`.
 
 Invariants: a ledger costs 20 bytes, and each different combination of ensembles is stored once,
-whatever the order of bookies that all hold every entry. Ledgers are in the order of their ids.
-Changing one ledger moves the later ones, which is cheap while most changes are at the end.
+whatever the order of bookies that all hold every entry; those that no ledger has any more are
+dropped after each pass. Ledgers are in the order of their ids. Changing one ledger moves the later
+ones, which is cheap while most changes are at the end.
 
 Source: protocol rules 9.1 and 9.17.
 """
@@ -157,6 +158,22 @@ class LedgerIndex:
         index = self._index_of(ledger_id)
         if self._is_at(index, ledger_id):
             del self._ids[index], self._lengths[index], self._shape_of[index]
+
+    def drop_unused_shapes(self) -> None:
+        """Remove the shapes that no ledger has any more, once they are more than the others."""
+        used = sorted(set(self._shape_of))
+        if 2 * len(used) >= len(self._shapes):
+            return
+        numbers = {old: new for new, old in enumerate(used)}
+        self._shape_of = array("I", map(numbers.__getitem__, self._shape_of))
+        self._shapes = [self._shapes[each] for each in used]
+        self._numbers = {each: number for number, each in enumerate(self._shapes)}
+        self._misplaced = []
+
+    @property
+    def shape_count(self) -> int:
+        """Number of different shapes that are stored."""
+        return len(self._shapes)
 
     def known_between(self, first: LedgerId, last: LedgerId | None) -> list[LedgerId]:
         """Return the known ids from `first` to `last`, or to the end."""

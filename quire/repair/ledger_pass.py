@@ -34,6 +34,7 @@ class LedgerPass:
         """Read every ledger. Raises MetadataError."""
         self.unreadable_count = 0
         await self._read_listed(is_known_read=True)
+        self._index.drop_unused_shapes()
 
     async def catch_up(self) -> None:
         """Read the ledgers that are new, or were not CLOSED; list all ids, because a new ledger may

@@ -1,18 +1,22 @@
 """Reading of ledgers into the index: all of them, or what is new and what was open."""
 
 import random
+from itertools import combinations
 
 import pytest
 
-from metadata.ids import LedgerId, Version
+from metadata.ids import BookieId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.location import Place
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.repair.grouped_calls import CALLS_AT_ONCE
 from quire.repair.ledger_index import LedgerIndex
 from quire.repair.ledger_pass import LedgerPass
+from quire.repair.needs import RepairClass
+from quire.repair.spread import Places
 from quire.server.overriding import override
-from tests.support.sample_ledgers import closed_ledger, open_ledger
+from tests.support.sample_ledgers import bookies, closed_ledger, open_ledger, standings
 
 
 class CountingStore(LedgerStore):
@@ -52,6 +56,29 @@ def reading(ledgers: CountingStore, index: LedgerIndex) -> LedgerPass:
 
 def ids_of(index: LedgerIndex) -> list[int]:
     return list(index.known_between(LedgerId(0), None))
+
+
+async def test_shapes_that_no_ledger_has_are_dropped(
+    ledgers: CountingStore, index: LedgerIndex, reading: LedgerPass
+) -> None:
+    """Each look of the auditor assesses every shape, and each of these ledgers has its own."""
+    kept = closed_ledger("abc", "bcd", ledger_id=0)
+    await ledgers.create(kept)
+    ensembles = ["".join(each) for each in combinations("abcdefgh", 3)]
+    for number, (first, second) in enumerate(combinations(ensembles[:20], 2), start=1):
+        await ledgers.create(closed_ledger(first, second, ledger_id=number))
+        await reading.catch_up()
+        await ledgers.delete(LedgerId(number))
+    assert index.shape_count > 100
+    places = {each: Place("a rack", each) for each in bookies("abcd")}
+    places[BookieId("e")] = Place("another rack", "e")
+    better = Places(places, bookies("e"))
+    before = index.plan(standings(), (), 10, places=better)
+    await reading.read_all()
+    assert (len(index), index.shape_count) == (1, 1)
+    assert index.plan(standings(), (), 10, places=better) == before
+    assert [each.repair_class for each in before.first] == [RepairClass.MISPLACED]
+    assert not index.put(kept), "it is known with its shape"
 
 
 async def test_a_new_ledger_is_found_whatever_its_id(
