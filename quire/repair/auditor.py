@@ -54,7 +54,7 @@ from quire.repair.missing.missing_copies import MissingCopies
 from quire.repair.needs import RepairClass
 from quire.repair.orderly_stops import OrderlyStops
 from quire.repair.progress import Progress
-from quire.repair.publishing import publication
+from quire.repair.publishing import REQUESTED, publication
 from quire.repair.retries import Changes, Retries, SetAside
 from quire.repair.spread import NO_PLACES, places_of
 from quire.repair.standing import Standings
@@ -296,7 +296,7 @@ class Auditor:
         self._set_aside.bring_back(changed, is_cluster_changed=is_changed)
         due = self._retries.look(self._published, changed, now_s, is_cluster_changed=is_changed)
         try:
-            await call_each(due, self._store_job)
+            await call_each(due, self._queue_again)
             lacks_copies = not all(map(seen.standings.has_copy, seen.standings.by_bookie))
             urgency = RepairClass.SHORT_OF_WRITE_QUORUM if lacks_copies else RepairClass.DRAINING
             now_ms = self._wall_clock_ms()
@@ -312,9 +312,14 @@ class Auditor:
         changed.clear()
 
     async def _remove_job(self, name: JobName) -> None:
+        """Remove a job, unless an operator has requested it since it was read."""
+        known = self._published.pop(name, None)
         with contextlib.suppress(NodeNotFoundError, MetadataFormatError):
-            await self._jobs.remove(name, (await self._jobs.get(name))[1])
-        self._published.pop(name, None)
+            job, version = await self._jobs.get(name)
+            if REQUESTED in job.reasons and (known is None or REQUESTED not in known.reasons):
+                self._published[name] = job
+            else:
+                await self._jobs.remove(name, version)
 
     async def _publish_job(self, job: Job) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -323,14 +328,18 @@ class Auditor:
         self._retries.note_queued(job.name, now_s)
         self._published[job.name] = job
 
-    async def _store_job(self, job: Job) -> None:
+    async def _queue_again(self, name: JobName) -> None:
+        """Queue a blocked job, unless an operator has done so since it was read."""
         with contextlib.suppress(NodeNotFoundError, MetadataFormatError):
             now_s = asyncio.get_running_loop().time()
-            _, version = await self._jobs.get(job.name)
-            self._is_to_announce = True
-            if await self._jobs.change(job, version) is not None:
-                self._retries.note_queued(job.name, now_s)
-                self._published[job.name] = job
+            job, version = await self._jobs.get(name)
+            if job.state is JobState.BLOCKED:
+                job = Job(name, job.reasons, job.since_ms)
+                self._is_to_announce = True
+                if await self._jobs.change(job, version) is None:
+                    return
+                self._retries.note_queued(name, now_s)
+            self._published[name] = job
 
     # -- drained bookies, and the summary ----------------------------------------------------------
 

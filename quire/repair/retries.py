@@ -91,9 +91,9 @@ class Retries:
         now_s: float,
         *,
         is_cluster_changed: bool,
-    ) -> list[Job]:
-        """Return the blocked jobs that are due, as queued ones. `changed` are the ledgers that have
-        changed since the latest call.
+    ) -> list[JobName]:
+        """Return the blocked jobs that are due. `changed` are the ledgers that have changed since
+        the latest call.
         """
         if is_cluster_changed:
             self._changed_s = now_s
@@ -103,7 +103,7 @@ class Retries:
             if name in published and name.ledger_id not in changed
         }
         return [
-            Job(job.name, job.reasons, job.since_ms)
+            job.name
             for job in published.values()
             if job.state is JobState.BLOCKED and self._is_due(job.name, now_s)
         ]

@@ -133,6 +133,32 @@ def test_a_job_is_tried_again_when_a_bookie_that_takes_no_adds_returns() -> None
     play(story)
 
 
+def test_a_request_for_a_blocked_ledger_stays_until_a_worker_has_done_it() -> None:
+    """The auditor knows the job as it was: blocked, and of a ledger that needs nothing any more."""
+
+    async def story(world: World) -> None:
+        settings, jobs = (
+            RepairSettingsStore(world.store, world.rng),
+            JobStore(world.store, world.rng),
+        )
+        (ledger_id,) = await world.write(1, TWO)
+        gone = lose(world, ledger_id)
+        await all_are_blocked(world)
+        await asyncio.sleep(2 * SEEN_AFTER_S)
+        await settings.change(paused_until_ms=2**52)
+        (name,) = await jobs.published()
+        _, version = await jobs.get(name)
+        await jobs.change(Job(name, (REQUESTED,), 5), version)
+        start_again(world, gone)
+        await asyncio.sleep(2 * SEEN_AFTER_S)
+        (job,) = world.jobs.published()
+        assert (job.state, job.reasons) == (JobState.QUEUED, (REQUESTED,))
+        await settings.change(paused_until_ms=0)
+        assert await world.wait(lambda: not world.jobs.published())
+
+    play(story, bookies=2)
+
+
 def test_a_repair_that_fails_by_a_defect_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     repair = LedgerRepair.repair
     tried_s: list[float] = []

@@ -24,7 +24,7 @@ def due(
     *,
     is_changed: bool = False,
     changed: Container[LedgerId] = (),
-) -> list[Job]:
+) -> list[JobName]:
     """Return what is due while the job is blocked."""
     published = {BLOCKED.name: BLOCKED}
     return retries.look(published, changed, now_s, is_cluster_changed=is_changed)
@@ -34,7 +34,7 @@ def due(
 def retries() -> Retries:
     """Return them with a job that was tried again long after the latest change, at 100 s."""
     made = Retries()
-    assert due(made, 0.0, is_changed=True) == [QUEUED]
+    assert due(made, 0.0, is_changed=True) == [QUEUED.name]
     made.note_queued(QUEUED.name, 100.0)
     assert due(made, 110.0) == []
     return made
@@ -45,13 +45,13 @@ def test_a_job_is_not_tried_again_without_a_change(retries: Retries) -> None:
 
 
 def test_a_new_auditor_tries_what_it_finds_blocked() -> None:
-    assert due(Retries(), 0.0, is_changed=Changes().of_cluster({}, {})) == [QUEUED]
+    assert due(Retries(), 0.0, is_changed=Changes().of_cluster({}, {})) == [QUEUED.name]
 
 
 def test_no_job_is_due_or_waits_before_the_first_change() -> None:
     retries = Retries()
     assert due(retries, 0.0) == []
-    assert due(retries, 10.0, is_changed=True) == [QUEUED]
+    assert due(retries, 10.0, is_changed=True) == [QUEUED.name]
     assert retries.waiting({BLOCKED.name: BLOCKED}) == [], "it was not tried again yet"
 
 
@@ -70,7 +70,7 @@ def test_a_job_is_due_until_it_is_stored(retries: Retries) -> None:
 
 def test_an_attempt_that_began_before_the_change_does_not_count(retries: Retries) -> None:
     assert retries.look({QUEUED.name: QUEUED}, (), 200.0, is_cluster_changed=True) == []
-    assert due(retries, 205.0) == [QUEUED]
+    assert due(retries, 205.0) == [QUEUED.name]
 
 
 def test_a_job_is_tried_once_more_after_all_have_seen_the_change(retries: Retries) -> None:
@@ -84,15 +84,15 @@ def test_a_job_is_tried_once_more_after_all_have_seen_the_change(retries: Retrie
 
 def test_a_change_of_the_ledger_makes_it_due_until_it_is_stored(retries: Retries) -> None:
     assert not due(retries, 200.0, changed={LedgerId(2)})
-    assert due(retries, 210.0, changed={LedgerId(1)}) == [QUEUED]
-    assert due(retries, 220.0) == [QUEUED]
+    assert due(retries, 210.0, changed={LedgerId(1)}) == [QUEUED.name]
+    assert due(retries, 220.0) == [QUEUED.name]
     retries.note_queued(QUEUED.name, 221.0)
     assert not due(retries, 230.0)
 
 
 def test_a_job_that_is_gone_is_forgotten(retries: Retries) -> None:
     assert retries.look({}, (), 200.0, is_cluster_changed=False) == []
-    assert due(retries, 210.0) == [QUEUED], "another job of the same name"
+    assert due(retries, 210.0) == [QUEUED.name], "another job of the same name"
 
 
 # -- changes ---------------------------------------------------------------------------------------
