@@ -3,7 +3,8 @@
 Leaves repair itself to `quire.repair.repair_process`. Only this module builds its real store and
 rng.
 
-Invariant: a failure to start is logged, and tried again after START_AGAIN_S.
+Invariants: a failure to start is logged, and tried again after START_AGAIN_S; a defect ends the
+process, which its owner starts again.
 """
 
 import argparse
@@ -16,14 +17,14 @@ from typing import Final
 
 from ledger_client.cluster_access import identity_of
 from ledger_client.config import ClientConfig
-from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import ExitCode
+from quire.identity.errors import SecurityError
 from quire.repair.repair_process import RepairProcess, RepairRoles
-from quire.server.process import ServerProcess, run_server, wall_clock_ms
+from quire.server.process import ServerProcess, first_of, run_server, wall_clock_ms
 from quire.server.server_log import LOGGER
 from quire.server.supervision.notify import READY, THIS_PROCESS
 
@@ -53,12 +54,8 @@ def _run(arguments: argparse.Namespace, output: Output, roles: RepairRoles) -> i
 async def _serve(
     metadata: str, config: ClientConfig, roles: RepairRoles, stopping: asyncio.Event
 ) -> None:
-    repairing = asyncio.get_running_loop().create_task(_keep_repairing(metadata, config, roles))
     THIS_PROCESS.send(READY)  # it repairs once the metadata service answers
-    try:
-        await stopping.wait()
-    finally:
-        await cancel_and_wait(repairing)
+    await first_of(_keep_repairing(metadata, config, roles), stopping)
 
 
 async def _keep_repairing(metadata: str, config: ClientConfig, roles: RepairRoles) -> None:
@@ -67,7 +64,7 @@ async def _keep_repairing(metadata: str, config: ClientConfig, roles: RepairRole
     while True:
         try:
             await _repair(metadata, config, roles, rng)
-        except MetadataError as error:
+        except (MetadataError, SecurityError) as error:
             logging.getLogger(LOGGER).warning("repair did not start, trying again: %s", error)
         await asyncio.sleep(START_AGAIN_S)
 
@@ -75,6 +72,7 @@ async def _keep_repairing(metadata: str, config: ClientConfig, roles: RepairRole
 async def _repair(
     metadata: str, config: ClientConfig, roles: RepairRoles, rng: random.Random
 ) -> None:
+    identity = identity_of(metadata)
     store = await open_cluster_store(metadata, rng=rng, session_timeout_s=config.session_timeout_s)
     process = RepairProcess(
         store,
@@ -83,7 +81,7 @@ async def _repair(
         secret_rng=random.SystemRandom(),
         wall_clock_ms=wall_clock_ms,
         config=config,
-        identity=identity_of(metadata),
+        identity=identity,
         roles=roles,
     )
     try:
