@@ -29,7 +29,7 @@ from metadata.errors import (
     MetadataFormatError,
     NodeNotFoundError,
 )
-from metadata.ids import BookieId
+from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import INSTANCE
 from metadata.registry.cookies import CookieStore
@@ -125,6 +125,8 @@ class Auditor:
         self._departures = Departures()
         self._progress = Progress()
         self._published: dict[JobName, Job] = {}
+        self._tried: set[LedgerId] = set()
+        """Ledgers that workers have repaired, or tried to, and that are to be read again."""
         self._is_to_announce = False
         """Whether this look may have queued a job."""
         self._standings: Standings | None = None
@@ -275,19 +277,22 @@ class Auditor:
         for name in done:
             del self._published[name]
             self._progress.add(name.size_bytes, now_s)
-        await self._pass.read([name.ledger_id for name in done])
+            self._tried.add(name.ledger_id)
         self._damaged.forget([name.ledger_id for name in done])
         self._missing.forget([name.ledger_id for name in done])
         known = self._published
         unread = [n for n in names if n not in known or known[n].state is JobState.QUEUED]
         self._missing.compare_soon([n.ledger_id for n in names if n not in known])
         await call_each(unread, self._read_job)
-        tried = [n for n in unread if n in known and known[n].state is JobState.BLOCKED]
-        await self._pass.read([name.ledger_id for name in tried])  # some of its needs may be met
+        tried = frozenset(self._tried)
+        await self._pass.read(tried)
+        self._tried -= tried
 
     async def _read_job(self, name: JobName) -> None:
         with contextlib.suppress(NodeNotFoundError, MetadataFormatError):
-            self._published[name] = (await self._jobs.get(name))[0]
+            job = self._published[name] = (await self._jobs.get(name))[0]
+            if job.state is JobState.BLOCKED:  # some of its needs may be met
+                self._tried.add(name.ledger_id)
 
     async def _publish(self, plan: RepairPlan, seen: DeparturesSeen) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -1,11 +1,12 @@
 """Calls of the auditor that fail once, or always: what it does nevertheless."""
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 
 from metadata.errors import StoreUnavailableError
-from metadata.ids import Version
+from metadata.ids import LedgerId, Version
 from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobState
 from quire.repair.ledger_pass import LedgerPass
@@ -73,6 +74,32 @@ def test_a_pass_that_fails_stops_no_repair(monkeypatch: pytest.MonkeyPatch) -> N
         gone = world.ledger(ids[0]).fragments[0].ensemble[0]
         end(world, gone)
         assert await world.wait(lambda: not world.is_named(gone))
+
+    play(story)
+
+
+def test_a_ledger_that_was_repaired_gets_no_job_again_although_a_read_of_it_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, failed = LedgerPass.read, list[LedgerId]()
+
+    async def read_or_fail(self: LedgerPass, ledger_ids: Iterable[LedgerId]) -> None:
+        wanted = list(ledger_ids)
+        if wanted and not failed:
+            failed.extend(wanted)
+            raise StoreUnavailableError("memory", "no answer")
+        await read(self, wanted)
+
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        await world.wait(lambda: False, 100.0)
+        monkeypatch.setattr(LedgerPass, "read", read_or_fail)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        end(world, gone)
+        assert await world.wait(lambda: not world.is_named(gone))
+        await world.wait(lambda: False, 100.0)
+        assert failed == [ledger_id]
+        assert len(world.jobs.stored) == 1
 
     play(story)
 
