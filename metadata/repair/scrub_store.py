@@ -4,7 +4,8 @@ Leaves a record and its bytes to `scrub.py`.
 
 Invariants: every change is a compare-and-set of one node; a bookie's change keeps the request that
 an operator stored meanwhile, and a request keeps everything else. A record that cannot be read
-stops no list; only a request replaces it.
+stops no list, and shows no damage, in a view too: all processes decide by what they can read. Only
+a request replaces it.
 
 Source: protocol rules 1.2 and 9.12.
 """
@@ -123,7 +124,7 @@ class Scrubs:
         if is_bookie_id(name):
             bookie_id = BookieId(name)
             before = self._records.get(bookie_id, NEVER_SCRUBBED)
-            record = self._records[bookie_id] = unpack_scrub(scrub_path(bookie_id), value)
+            record = self._records[bookie_id] = scrub_of(scrub_path(bookie_id), value)
             if record.bad != before.bad:
                 self._callbacks.notify()
 

@@ -5,13 +5,22 @@ import asyncio
 import pytest
 
 from metadata.ids import BookieId, LedgerId
-from metadata.paths import lifecycle_path, repair_job_path
-from metadata.repair.jobs import JobName
+from metadata.paths import lifecycle_path, repair_job_path, scrub_path
+from metadata.repair.jobs import JobName, JobState
 from metadata.repair.lifecycle import Lifecycle
+from metadata.repair.settings_store import RepairSettingsStore
 from quire.repair.ledger_pass import LedgerPass
 from quire.repair.needs import RepairClass
 from tests.support.repair.repair_world import World, play
 from tests.support.repair.replicas import end
+from tests.unit.quire.repair.test_scrub_story import (
+    FAST,
+    damage,
+    forget_recent,
+    request_all,
+    wait_for,
+    write_singly,
+)
 
 UNREADABLE = b"\x91\x63"
 """A msgpack array that begins with format version 99."""
@@ -46,6 +55,28 @@ def test_an_unreadable_state_of_a_bookie_stops_no_repair_and_takes_no_copy() -> 
         assert await world.wait(lambda: world.is_named(spare) and not world.is_named(gone))
 
     play(story)
+
+
+def test_a_scrub_record_that_becomes_unreadable_gets_no_jobs_again_and_again() -> None:
+    """A worker finds no damage in it, so the auditor must not decide by what it said before."""
+
+    async def story(world: World) -> None:
+        settings = RepairSettingsStore(world.store, world.rng)
+        await settings.change(paused_until_ms=2**52)
+        ledger_id = await write_singly(world)
+        bad_id = world.ledger(ledger_id).fragments[0].ensemble[0]
+        damage(await forget_recent(world, bad_id), b"8 of 0")
+        await request_all(world)
+        await wait_for(world, bad_id, lambda each: bool(each.bad) and bool(each.ended_ms))
+        await world.wait_for_job(ledger_id, JobState.QUEUED)
+        path = scrub_path(BookieId(bad_id))
+        await world.store.compare_and_set(path, UNREADABLE, (await world.store.get(path)).version)
+        await settings.change(paused_until_ms=0)
+        await asyncio.sleep(600)
+        assert len(world.jobs.stored) == 1
+        assert not world.jobs.published()
+
+    play(story, **FAST)
 
 
 def test_an_unreadable_ledger_keeps_a_bookie_from_being_drained_without_more_passes(
