@@ -59,14 +59,15 @@ class Standings:
 
 def standing_of(state: Lifecycle, *, is_up: bool) -> Standing:
     """Return the standing that follows from a bookie's stored state, and from whether it is
-    registered. A lost bookie that is registered has returned.
+    registered. A lost bookie that is registered has returned. One whose record cannot be read
+    cannot be stored as lost, so it counts as gone when it is not registered.
     """
     match state:
-        case Lifecycle.ACTIVE | Lifecycle.UNREADABLE:
+        case Lifecycle.ACTIVE:
             return Standing.GOOD
         case Lifecycle.DRAINING | Lifecycle.DRAINED:
             return Standing.DRAINING if is_up else Standing.GONE
-        case Lifecycle.LOST:
+        case Lifecycle.LOST | Lifecycle.UNREADABLE:
             return Standing.GOOD if is_up else Standing.GONE
         case Lifecycle.LIMBO:
             return Standing.UNPROVEN if is_up else Standing.GONE

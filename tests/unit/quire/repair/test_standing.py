@@ -19,6 +19,7 @@ A, B, C = bookies("abc")
         (Lifecycle.LOST, Standing.GOOD, Standing.GONE),
         (Lifecycle.LIMBO, Standing.UNPROVEN, Standing.GONE),
         (Lifecycle.REMOVED, Standing.GONE, Standing.GONE),
+        (Lifecycle.UNREADABLE, Standing.GOOD, Standing.GONE),
     ],
 )
 def test_the_standing_follows_from_the_state(

@@ -57,6 +57,20 @@ def test_an_unreadable_state_of_a_bookie_stops_no_repair_and_takes_no_copy() -> 
     play(story)
 
 
+def test_a_bookie_with_an_unreadable_state_that_is_away_too_long_is_replaced() -> None:
+    """The auditor cannot store that it is lost, and a worker knows no time."""
+
+    async def story(world: World) -> None:
+        (ledger_id,) = await world.write(1)
+        gone = world.ledger(ledger_id).fragments[0].ensemble[0]
+        await world.store.create(lifecycle_path(BookieId(gone)), UNREADABLE)
+        end(world, gone)
+        assert await world.wait(lambda: not world.is_named(gone))
+        assert len(world.jobs.stored) == 1
+
+    play(story)
+
+
 def test_a_scrub_record_that_becomes_unreadable_gets_no_jobs_again_and_again() -> None:
     """A worker finds no damage in it, so the auditor must not decide by what it said before."""
 
