@@ -4,7 +4,8 @@ Leaves users and quotas to `user_handlers` and `quota_handlers`, which know more
 refusals for want of a right to `authorizer`.
 
 Invariants: each answer to such a request causes one line for each kind of result in it, with the
-number of things and the first NAMES_MAX of their names; a request that only asks what would happen
+number of things and the first NAMES_MAX of their names; one that ends without an answer, because
+the broker stops or fails, causes a line that says so; a request that only asks what would happen
 causes none. Each API is either here, or in ELSEWHERE or ORDINARY with the reason.
 
 Source: the fields of Apache Kafka's messages.
@@ -138,6 +139,10 @@ ELSEWHERE: Final[Mapping[ApiKey, str]] = MappingProxyType(
     }
 )
 """APIs whose lines another part writes, with the reason."""
+CHANGING: Final = frozenset(
+    {*AUDITED, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
+)
+"""APIs of which a request without an answer may have changed something."""
 ORDINARY: Final[frozenset[ApiKey]] = frozenset(
     {
         ApiKey.PRODUCE,
@@ -181,20 +186,28 @@ ORDINARY: Final[frozenset[ApiKey]] = frozenset(
 
 
 def audited(handlers: Mapping[int, Handler], audit: AuditLog) -> dict[int, Handler]:
-    """Return the handlers; those of AUDITED write lines about their answers."""
+    """Return the handlers; those of AUDITED write lines about their answers, and those of CHANGING
+    about requests that get none.
+    """
     return {key: _audited(ApiKey(key), handler, audit) for key, handler in handlers.items()}
 
 
 def _audited(key: ApiKey, handler: Handler, audit: AuditLog) -> Handler:
-    changes = AUDITED.get(key)
-    if changes is None:
+    if key not in CHANGING:
         assert key in ELSEWHERE or key in ORDINARY, f"{key.shown}: is it audited?"
         return handler
+    changes = AUDITED.get(key)
 
     async def handle(request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
-        answer = await handler(request, context)
+        is_question = getattr(request, "validate_only", False)
+        try:
+            answer = await handler(request, context)
+        except BaseException:  # also when the broker stops, while it waits for other brokers
+            if not is_question:
+                audit.unknown(key.shown, who=context.principal.text, peer=context.client_host)
+            raise
         assert not isinstance(answer, bytes), "its results are needed"
-        if not getattr(request, "validate_only", False):
+        if changes is not None and not is_question:
             _write(audit, key, context, changes(request, answer))
         return answer
 

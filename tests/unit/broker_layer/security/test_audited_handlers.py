@@ -1,5 +1,6 @@
 """Audit lines about requests that change a cluster."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,7 @@ from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.request_context import RequestContext
 from broker_layer.security.audited_handlers import (
     AUDITED,
+    CHANGING,
     ELSEWHERE,
     NAMES_MAX,
     ORDINARY,
@@ -206,6 +208,11 @@ class Lines(AuditLog):
 
     def __init__(self) -> None:
         self.lines: list[Mapping[str, Any]] = []
+        self.unknown_lines: list[Mapping[str, Any]] = []
+
+    @override
+    def unknown(self, act: str, *, who: str, peer: str, **values: object) -> None:
+        self.unknown_lines.append({"act": act, "who": who, "peer": peer, **values})
 
     @override
     def done(
@@ -274,3 +281,19 @@ async def test_names_are_limited_and_counted() -> None:
 async def test_a_question_causes_no_line() -> None:
     request = CreateTopicsRequest(validate_only=True)
     assert not await lines_of(ApiKey.CREATE_TOPICS, request, topics(("a", GOOD)))
+
+
+@pytest.mark.parametrize("key", sorted(CHANGING))
+async def test_a_change_without_an_answer_causes_a_line(key: ApiKey) -> None:
+    """The broker stops after the change, and before the other brokers show it."""
+
+    async def handle(_request: ApiMessage, _context: RequestContext) -> ApiMessage:
+        raise asyncio.CancelledError
+
+    lines = Lines()
+    with pytest.raises(asyncio.CancelledError):
+        await audited({key: handle}, lines)[key](CreateTopicsRequest(), CONTEXT)
+    assert lines.unknown_lines == [{"act": key.shown, "who": "User:ann", "peer": "10.0.0.7"}]
+    with pytest.raises(asyncio.CancelledError):
+        await audited({key: handle}, lines)[key](CreateTopicsRequest(validate_only=True), CONTEXT)
+    assert len(lines.unknown_lines) == 1
