@@ -25,7 +25,13 @@ from metadata.errors import (
     NodeNotFoundError,
     VersionConflictError,
 )
-from metadata.store.ephemeral import INCARNATION_BYTES, HeldNode, pack_held, unpack_held
+from metadata.store.ephemeral import (
+    INCARNATION_BYTES,
+    REMOVE_S_MAX,
+    HeldNode,
+    pack_held,
+    unpack_held,
+)
 from metadata.store.interface import Cancel, MetadataStore, SessionState, find
 
 _INT64_MAX: Final = 2**63 - 1
@@ -95,17 +101,20 @@ class Election(Generic[Candidate]):
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def aclose(self) -> None:
-        """Stop being elected: at once if the store answers, else when the session ends."""
+        """Stop being elected: at once if the store answers within REMOVE_S_MAX, else when the
+        session ends.
+        """
         if self._task is None:
             return
         for cancel in self._cancels:
             cancel()
         await cancel_and_wait(self._task)
         self._note(self._elected, None)
-        with contextlib.suppress(MetadataError):
-            stored = await self._store.get(self._path, fresh=True)
-            if unpack_held(self._path, stored.value).incarnation == self._incarnation:
-                await self._store.delete(self._path, stored.version)
+        with contextlib.suppress(MetadataError, TimeoutError):
+            async with asyncio.timeout(REMOVE_S_MAX):
+                stored = await self._store.get(self._path, fresh=True)
+                if unpack_held(self._path, stored.value).incarnation == self._incarnation:
+                    await self._store.delete(self._path, stored.version)
 
     async def _follow(self) -> None:
         backoff = Backoff(self._rng)

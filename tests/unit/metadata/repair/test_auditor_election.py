@@ -3,10 +3,12 @@
 import asyncio
 import random
 
+import pytest
+
 from metadata.paths import AUDITOR
 from metadata.repair.auditor_election import AuditorElection, read_auditor_id
 from metadata.store.memory import MemoryMetadataStore
-from tests.until import until
+from tests.until import until, within
 
 
 async def test_the_next_candidate_follows(
@@ -46,3 +48,18 @@ async def test_the_election_waits_for_a_readable_value(
     await store.delete(AUDITOR, version)
     await until(lambda: election.is_auditor)
     await election.aclose()
+
+
+async def test_an_end_does_not_wait_for_a_silent_service(
+    store: MemoryMetadataStore, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("metadata.store.election.REMOVE_S_MAX", 0.05)
+    election = AuditorElection(store, "bookie-a", rng)
+    await election.start()
+    await until(lambda: election.is_auditor)
+    monkeypatch.setattr(store, "get", never)
+    await within(election.aclose())
+    assert not election.is_auditor
