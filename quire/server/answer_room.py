@@ -4,8 +4,8 @@ Leaves turns and shares to `quire.identity.fair_queue`, and the account to
 `quire.server.connection_context`.
 
 Invariants: what a connection holds is the bytes reserved for answers that are being made, and the
-bytes that were sent and not taken when they were last counted; `close` gives all of it back. A
-connection that holds something keeps the name that it took it by.
+bytes that were sent and not taken when they were last counted; `close` gives all of it back, and
+nothing is held after it. A connection that holds something keeps the name that it took it by.
 """
 
 import asyncio
@@ -54,7 +54,11 @@ class AnswerRoom:
         return self._account.has_room(self._name(), self.usable(count))
 
     def reserve_now(self, count: int) -> bool:
-        """Reserve bytes, unless there is no room now, or other requests of the client wait."""
+        """Reserve bytes, unless there is no room now, or other requests of the client wait. A lost
+        connection needs none, because nothing would give them back.
+        """
+        if self._is_closed:
+            return True
         if not self._account.take(self._name(), count):
             return False
         self._reserved += count

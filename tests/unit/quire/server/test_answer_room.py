@@ -56,6 +56,15 @@ async def test_a_lost_connection_leaves_its_turn() -> None:
     assert len(account) == 0, "a closed room counts nothing"
 
 
+async def test_nothing_is_reserved_for_a_lost_connection() -> None:
+    account = FairQueue(10, 10, 9)
+    room = room_of(account, "a")
+    room.close()
+    assert room.reserve_now(5)
+    await room.reserve(5)
+    assert len(account) == 0
+
+
 async def test_a_cancelled_wait_gives_back_what_it_got() -> None:
     account = FairQueue(10, 10, 9)
     first, second = room_of(account, "a"), room_of(account, "b")

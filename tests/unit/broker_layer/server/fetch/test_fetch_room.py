@@ -1,7 +1,10 @@
-"""Tests of a Fetch whose minimum cannot be reached with complete batches: it does not wait."""
+"""Tests of a Fetch and room: for complete batches in its answer, and for the answer in memory."""
+
+import asyncio
 
 import pytest
 
+from broker_layer.kafka.record_batch import read_header
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import Ask, Wanted, batch, bytes_of, serving
 from tests.until import until
@@ -39,3 +42,20 @@ async def test_min_bytes_above_max_bytes_does_not_wait() -> None:
         await writer.produced()
         [row] = (await reader.fetched()).responses[0].partitions
         assert len(bytes_of(row)) > 2_000
+
+
+async def test_a_fetch_whose_connection_is_lost_when_records_come_keeps_no_room() -> None:
+    log = MemoryLog()
+    async with serving(MemoryTopics({("orders", 0): log})) as broker:
+        counters, context = broker.services.counters, broker.services.context
+        reader = await broker.connect()
+        reader.send_fetch(Ask({"orders": {0: Wanted()}}, max_wait_ms=LONG_MS))
+        await until(lambda: counters.fetches_waiting_now == 1)
+        (connection,) = context.connections
+        connection.abort()
+        await asyncio.sleep(0)  # the Fetch is told of the loss, and has not run since
+        data = batch(b"x")
+        log.append(read_header(data), data)
+        log.commit()
+        await until(lambda: not (counters.fetches_waiting_now or context.connections))
+        await until(lambda: len(context.unsent) == 0)
