@@ -41,6 +41,9 @@ class Requester(Protocol):
     def hold_reading(self, *, held: bool) -> None:
         """Stop or resume reading, because a handler has no room; holds are counted."""
 
+    def reserve_now(self, exchange: "Exchange", count: int) -> bool:
+        """Have `count` bytes reserved for an answer; return False if there is no room for more."""
+
     async def reserve(self, exchange: "Exchange", count: int) -> None:
         """Have `count` bytes reserved for an answer, when it is the client's turn."""
 

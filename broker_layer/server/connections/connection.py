@@ -150,14 +150,21 @@ class BrokerConnection(ServerConnection):
         assert self._holds >= 0, "each hold is released once"
         self.set_pause(Pause.HANDLER_FULL, on=self._holds > 0)
 
-    async def reserve(self, exchange: Exchange, count: int) -> None:
+    def reserve_now(self, exchange: Exchange, count: int) -> bool:
         """See `Requester`."""
         more = self._room.usable(count) - exchange.reserved
-        if more > 0:
-            await self._room.reserve(more)
-        else:
-            self._room.release(-more)
+        if more > 0 and not self._room.reserve_now(more):
+            return False
+        self._room.release(max(0, -more))
         exchange.reserved += more
+        return True
+
+    async def reserve(self, exchange: Exchange, count: int) -> None:
+        """See `Requester`."""
+        if not self.reserve_now(exchange, count):
+            more = self._room.usable(count) - exchange.reserved
+            await self._room.reserve(more)
+            exchange.reserved += more
 
     @property
     @override

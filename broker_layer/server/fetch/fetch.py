@@ -7,13 +7,14 @@ Invariants: a Fetch waits only while its result is below `min_bytes`, no partiti
 more records than fit, and `max_wait_ms` has not passed; the progress of its partitions wakes it,
 also that of a log which replaced another one, it does not poll; a Fetch begins when every earlier
 request of its connection was answered, so at most one answer per connection is in memory; its bytes
-are reserved before it is read.
+are reserved before it is read. What a Fetch has read takes room: it waits with it for no more room,
+and while others wait for room not for records either, but is answered with less than `min_bytes`.
 
 Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from broker_layer.kafka.fetch_codec import (
@@ -69,6 +70,10 @@ class FetchService:
         self._quotas = tools.quotas
         self._waiting: dict[int, asyncio.Event] = {}
         self._wait_id = 0
+        self._holding: dict[int, Callable[[], None]] = {}
+        """Of the waiting Fetches that hold room, what ends their waits."""
+        self._lacking_room = 0
+        """Number of Fetches that wait for room."""
         self._is_closing = False
 
     def serve(self, exchange: Exchange) -> None:
@@ -142,12 +147,25 @@ class FetchService:
         self, exchange: Exchange, reads: list[PartitionRead], bounds: ReadBounds
     ) -> int:
         """Read once there is room for the answer; keep the room of what was found."""
-        await exchange.requester.reserve(exchange, bytes_wanted(reads, bounds))
+        wanted = bytes_wanted(reads, bounds)
+        if not exchange.requester.reserve_now(exchange, wanted):
+            await self._wait_for_room(exchange, wanted)
         if exchange.is_gone:
             return 0
         total = await self._reader.read(reads, bounds)
-        await exchange.requester.reserve(exchange, min(total, exchange.reserved))
+        exchange.requester.reserve_now(exchange, min(total, exchange.reserved))
         return total
+
+    async def _wait_for_room(self, exchange: Exchange, wanted: int) -> None:
+        """Wait for room, which Fetches that wait for records give back."""
+        self._lacking_room += 1
+        holding, self._holding = self._holding, {}
+        for end_wait in holding.values():
+            end_wait()
+        try:
+            await exchange.requester.reserve(exchange, wanted)
+        finally:
+            self._lacking_room -= 1
 
     async def _wait(
         self,
@@ -158,7 +176,9 @@ class FetchService:
         bytes_min: int,
         wait_s: float,
     ) -> None:
-        """Wait until there are enough records, a partition has an error, or the time is over."""
+        """Wait until there are enough records, a partition has an error, the time is over, or room
+        is short.
+        """
         self._wait_id += 1
         wait_id, event = self._wait_id, asyncio.Event()
         is_over = False
@@ -179,6 +199,10 @@ class FetchService:
                 watch.follow(some)
                 await turns.pass_on()
             while not (is_over or self._is_closing or any(each.error for each in reads)):
+                if exchange.reserved:
+                    if self._lacking_room:
+                        return
+                    self._holding[wait_id] = end_wait
                 await event.wait()
                 event.clear()
                 for some in slices(reads):
@@ -186,6 +210,8 @@ class FetchService:
                         self._reader.refresh(each)
                     watch.follow(some)
                     await turns.pass_on()
+                if not exchange.requester.reserve_now(exchange, bytes_wanted(reads, bounds)):
+                    return
                 total = await self._read(exchange, reads, bounds)
                 if _is_enough(total, reads, bytes_min, bounds):
                     return
@@ -193,6 +219,7 @@ class FetchService:
             watch.close()
             self._deadlines.remove(wait_id, tick)
             self._waiting.pop(wait_id, None)
+            self._holding.pop(wait_id, None)
             self._counters.fetches_waiting_now = len(self._waiting)
 
     async def _finish(
