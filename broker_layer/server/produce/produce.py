@@ -35,7 +35,7 @@ from broker_layer.server.exchange import Exchange
 from broker_layer.server.ports import PartitionLogs
 from broker_layer.server.produce.pending_produce import PartitionOutcome, PendingProduce
 from broker_layer.server.produce.produce_checks import read_batch
-from broker_layer.server.produce.produce_rights import AdmittedProduce, admit
+from broker_layer.server.produce.produce_rights import AdmittedProduce, admit, admit_again
 from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification, Verified
 from broker_layer.server.request_spans import record_request
@@ -181,7 +181,7 @@ class ProduceService:
                     await event.wait()
         verified = await self._verification.verify(request, exchange.api_version)
         try:
-            self._append(exchange, asked, verified)
+            self._append(exchange, admit_again(asked, self._rights.of(exchange)), verified)
         finally:
             verified.release()
 

@@ -2,8 +2,8 @@
 
 Leaves the decisions to `broker_layer.security`, and answering to `produce`.
 
-Invariant: a topic that is refused is not waited for, and nothing is appended to it; without the
-right on the transactional id, all topics are refused.
+Invariants: a topic that is refused is not waited for, and nothing is appended to it; without the
+right on the transactional id, all topics are refused; what waited is checked again.
 
 Source: KIP-11, KIP-98; Kafka's KafkaApis.
 """
@@ -47,3 +47,9 @@ def admit(request: ProduceRequest, rights: Rights | None) -> AdmittedProduce:
         else:
             refused.append(RefusedTopic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return AdmittedProduce(request._replace(topics=allowed) if refused else request, refused)
+
+
+def admit_again(asked: AdmittedProduce, rights: Rights | None) -> AdmittedProduce:
+    """Return the part of a request that is still allowed after a wait."""
+    now = admit(asked.request, rights)
+    return now._replace(refused=[*asked.refused, *now.refused])

@@ -6,10 +6,12 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Producer
+from broker_layer.kafka.versions import ApiKey
 from tests.support.broker_layer.authorized_broker import rule
 from tests.support.broker_layer.memory_acls import MemoryAcls
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import ServedBroker, batch, serving
+from tests.until import until
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 ID_REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -76,6 +78,34 @@ async def test_a_produce_that_follows_a_waiting_one_is_checked(
         ]
         assert codes == [ErrorCode.NONE, REFUSED]
     assert topics.logs["b", 0].batches == []
+
+
+async def test_a_produce_that_waits_does_not_keep_a_right(
+    topics: MemoryTopics, acls: MemoryAcls
+) -> None:
+    acls.change(rule("TOPIC:a WRITE"), rule("TOPIC:b WRITE"))
+    opening = topics.openings["a", 0] = asyncio.Event()
+    async with serving(topics, acls=acls) as broker:
+        codes = asyncio.create_task(_codes(broker))
+        await until(lambda: broker.services.counters.requests_by_api.get(ApiKey.PRODUCE) == 1)
+        acls.change(rule("TOPIC:b WRITE"))
+        del topics.openings["a", 0]
+        opening.set()
+        assert await codes == {"a": REFUSED, "b": ErrorCode.NONE}
+    assert topics.logs["a", 0].batches == []
+
+
+async def test_a_produce_that_is_verified_does_not_keep_a_right(
+    topics: MemoryTopics, acls: MemoryAcls
+) -> None:
+    acls.change(rule("TOPIC:* WRITE"), rule("TRANSACTIONAL_ID:x WRITE"))
+    async with serving(topics, acls=acls) as broker:
+        codes = asyncio.create_task(_codes(broker, "x"))
+        await until(lambda: broker.services.counters.requests_by_api.get(ApiKey.PRODUCE) == 1)
+        acls.change(rule("TOPIC:* WRITE"))
+        topics.may_verify.set()
+        assert await codes == {"a": ID_REFUSED, "b": ID_REFUSED}
+    assert topics.logs["a", 0].batches == topics.logs["b", 0].batches == []
 
 
 async def test_a_refusal_without_acknowledgement_closes_the_connection(
