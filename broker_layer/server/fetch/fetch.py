@@ -150,6 +150,7 @@ class FetchService:
         wanted = bytes_wanted(reads, bounds)
         if not exchange.requester.reserve_now(exchange, wanted):
             await self._wait_for_room(exchange, wanted)
+            await self._reader.refresh_new(reads, bounds)
         if exchange.is_gone:
             return 0
         total = await self._reader.read(reads, bounds)

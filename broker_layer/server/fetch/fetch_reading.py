@@ -23,7 +23,7 @@ from broker_layer.server.fetch.fetch_sessions import FetchPosition
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import ClusterNames, PartitionLog, PartitionLogs
 from broker_layer.server.unreadable_records import UnreadableRecords
-from broker_layer.turns import Turns
+from broker_layer.turns import Turns, slices
 from metadata.security.acls import Operation, ResourceType
 
 NO_OFFSET: Final = -1
@@ -115,6 +115,15 @@ class FetchReader:
         read.note_ends(log)
         if not log.log_start_offset <= position.offset <= log.log_end_offset:
             read.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    async def refresh_new(self, reads: list[PartitionRead], bounds: ReadBounds) -> None:
+        """Update, after a wait, the partitions that `read` reads."""
+        turns = Turns()
+        for some in slices(reads):
+            for each in some:
+                if _has_new_records(each, bounds):
+                    self.refresh(each)
+            await turns.pass_on()
 
     async def read(self, reads: list[PartitionRead], bounds: ReadBounds) -> int:
         """Read, in order, partitions with more visible records than were read before.

@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.server.config import BrokerLimits
 from tests.support.broker_layer.authorized_broker import rule
 from tests.support.broker_layer.memory_acls import MemoryAcls
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
@@ -89,6 +90,25 @@ async def test_a_fetch_that_waits_does_not_keep_a_right(
         await _produce(broker)
         async with asyncio.timeout(10):
             (topic,) = (await client.fetched()).responses
+        assert topic.partitions[0].error_code == REFUSED
+        assert not bytes_of(topic.partitions[0])
+
+
+async def test_a_fetch_that_waits_for_room_does_not_keep_a_right(
+    topics: MemoryTopics, acls: MemoryAcls
+) -> None:
+    acls.change(rule(READ), rule(WRITE))
+    async with serving(topics, acls=acls) as broker:
+        await _produce(broker)
+        account, share = broker.services.context.unsent, BrokerLimits().unsent_bytes_of_client_max
+        for name in ("one that reads slowly", "another one"):
+            assert account.take(name, share)
+        client = await broker.connect()
+        client.send_fetch(Ask(topics={"a": {0: Wanted()}}))
+        await until(lambda: account.is_waited_for)
+        acls.change(rule(WRITE))
+        account.give_back("another one", share)
+        (topic,) = (await client.fetched()).responses
         assert topic.partitions[0].error_code == REFUSED
         assert not bytes_of(topic.partitions[0])
 
