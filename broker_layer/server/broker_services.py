@@ -82,7 +82,7 @@ class BrokerServices:
             limits, self.counters, self.tasks, self._deadlines, hints, now, rights, quotas
         )
         verification = ProduceVerification(parts.logs, parts.verifier)
-        produce = ProduceService(parts.logs, verification, self._room, tools)
+        self._produce = ProduceService(parts.logs, verification, self._room, tools)
         sessions = FetchSessions(
             limits.fetch_sessions_max, limits.fetch_session_partitions_max, rng
         )
@@ -90,7 +90,7 @@ class BrokerServices:
         reader = FetchReader(parts.logs, parts.names, unreadable)
         self._fetch = FetchService(reader, sessions, tools)
         raw_handlers: dict[int, RawHandler] = {
-            ApiKey.PRODUCE: produce.serve,
+            ApiKey.PRODUCE: self._produce.serve,
             ApiKey.FETCH: self._fetch.serve,
         }
         offsets = OffsetService(parts.logs, unreadable)
@@ -109,11 +109,15 @@ class BrokerServices:
         )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
         self.context.addresses.is_within_rate = quotas.addresses.admits
-        self.context.note_closed = self._fetch.end_sessions
+        self.context.note_closed = self._note_closed
 
     def answer_waiting(self) -> None:
         """Answer all waiting Fetches at once, because the broker is closing."""
         self._fetch.close()
+
+    def _note_closed(self, connection_id: int) -> None:
+        self._fetch.end_sessions(connection_id)
+        self._produce.end_queue(connection_id)
 
     async def close(self) -> None:
         """Cancel all remaining requests and waits."""

@@ -101,19 +101,26 @@ class ProduceService:
                 return
         asked = self._admitted(exchange)
         if self._must_wait(asked.request):
-            self._queues[exchange.requester.connection_id] = deque()
-            self._tasks.run(exchange, self._serve_in_turn(exchange, asked))
+            queue = self._queues[exchange.requester.connection_id] = deque[Exchange]()
+            self._tasks.run(exchange, self._serve_in_turn(exchange, asked, queue))
         else:
             self._append(exchange, asked, NO_VERIFICATION)
+
+    def end_queue(self, connection_id: int) -> None:
+        """Drop the Produces that wait on a connection, because it is closed."""
+        self._queues.pop(connection_id, None)
 
     def _admitted(self, exchange: Exchange) -> AdmittedProduce:
         request = decode_produce(exchange.api_version, exchange.body)
         return admit(request, self._rights.of(exchange))
 
-    async def _serve_in_turn(self, exchange: Exchange, asked: AdmittedProduce) -> None:
-        """Serve a Produce that must wait, then those that came after it during the wait."""
+    async def _serve_in_turn(
+        self, exchange: Exchange, asked: AdmittedProduce, queue: deque[Exchange]
+    ) -> None:
+        """Serve a Produce that must wait, then those that came after it during the wait. It may be
+        refused before this begins: then its connection is closed, which ends the queue.
+        """
         requester = exchange.requester
-        queue = self._queues[requester.connection_id]
         requester.hold_reading(held=True)
         try:
             await self._verify_and_append(exchange, asked)
@@ -127,7 +134,7 @@ class ProduceService:
                 else:
                     self._append(following, asked, NO_VERIFICATION)
         finally:
-            del self._queues[requester.connection_id]
+            self.end_queue(requester.connection_id)
             requester.hold_reading(held=False)
 
     def _must_wait(self, request: ProduceRequest) -> bool:

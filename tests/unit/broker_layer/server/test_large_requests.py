@@ -14,7 +14,7 @@ from broker_layer.turns import SLICE_ELEMENTS, Turns
 from quire.server import connection, step_turns
 from quire.server.step_turns import LARGE_BYTES
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
-from tests.support.broker_layer.served_broker import Ask, Wanted, serving
+from tests.support.broker_layer.served_broker import Ask, Wanted, batch, serving
 from tests.support.loop_passes import counting_passes
 from tests.until import until
 
@@ -52,6 +52,22 @@ async def test_too_many_large_requests_end_their_connection(
         for each in clients:
             each.send(ApiKey.METADATA, 1, b"\0\0\x20\0" + b"\0\0" * LARGE_BYTES)
         await until(lambda: broker.services.counters.peers_dropped > 0)
+
+
+async def test_a_produce_that_is_refused_before_it_begins_leaves_no_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(step_turns, "LARGE_WAITING_MAX", 0)
+    opening = asyncio.Event()
+    topics = MemoryTopics({("orders", 0): MemoryLog()}, openings={("orders", 0): opening})
+    async with serving(topics) as broker:
+        for client in [await broker.connect() for _ in range(3)]:
+            for _ in range(2):
+                client.send_produce({"orders": {0: batch(b"x" * LARGE_BYTES)}})
+        await until(lambda: broker.services.counters.peers_dropped > 0)
+        topics.openings.clear()
+        opening.set()
+        await until(lambda: not broker.services._produce._queues)
 
 
 async def test_many_small_requests_are_served_in_turns_and_in_order(
