@@ -5,7 +5,8 @@ Leaves reading the partitions to `fetch_reading`.
 Invariants: pure; a session's epoch rises by one with each request; an incremental answer omits a
 partition only if nothing that the client knows of it has changed. The number of sessions and of
 their partitions is limited, also while a session goes on; one holder has at most HOLDER_SHARE of
-both. A session belongs to its holder, and ends with the connection that used it last.
+both. No session keeps a name that no topic can have, because it may be as large as a frame. A
+session belongs to its holder, and ends with the connection that used it last.
 
 Source: KIP-227; KIP-516 for topic ids.
 """
@@ -17,6 +18,7 @@ from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import ELEMENTS_MAX
+from metadata.topics.topic import NAME_CHARACTERS_MAX
 from quire.identity.shares import Shares
 
 NO_SESSION: Final = 0
@@ -182,8 +184,9 @@ class FetchSessions:
                 known.offset, known.bytes_max = each.offset, each.bytes_max
                 known.leader_epoch = each.leader_epoch
                 known.last_fetched_epoch = each.last_fetched_epoch
-        is_large = len(session.positions) + len(added) > SESSION_PARTITIONS_MAX
-        if is_large or not self._partitions.take(holder, len(added)):
+        if not _is_bounded(len(session.positions), added) or not self._partitions.take(
+            holder, len(added)
+        ):
             return False
         session.positions |= added
         before = len(session.positions)
@@ -204,7 +207,7 @@ class FetchSessions:
         now_s: float,
     ) -> FetchSession | None:
         holder, count = owner.holder, len(positions)
-        if count > SESSION_PARTITIONS_MAX:
+        if not _is_bounded(0, positions):
             return None
         self._make_room(holder, count, now_s)
         if not self._has_room(holder, count):
@@ -261,6 +264,13 @@ class FetchSessions:
         self._leave(session)
         self._places.give_back(session.owner.holder)
         self._partitions.give_back(session.owner.holder, len(session.positions))
+
+
+def _is_bounded(count: int, added: Iterable[SessionPartition]) -> bool:
+    """Return whether a session with `count` partitions may have these too."""
+    keys = list(added)
+    is_small = count + len(keys) <= SESSION_PARTITIONS_MAX
+    return is_small and all(len(topic) <= NAME_CHARACTERS_MAX for topic, _ in keys)
 
 
 def _refused(error: ErrorCode) -> FetchPlan:

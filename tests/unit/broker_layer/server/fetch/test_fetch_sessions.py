@@ -36,8 +36,9 @@ class World:
         epoch: int = 0,
         forgotten: Sequence[SessionPartition] = (),
         now_s: float = 0.0,
+        topic: str = "a",
     ) -> FetchPlan:
-        asked = [FetchPosition("a", each, 0, 100, -1, -1) for each in partitions]
+        asked = [FetchPosition(topic, each, 0, 100, -1, -1) for each in partitions]
         return self.sessions.plan(
             session_id, epoch, asked, forgotten, owner=owner, uses_topic_ids=False, now_s=now_s
         )
@@ -63,6 +64,14 @@ def test_one_session_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -
     first = world.ask(ANN, range(3))
     assert world.ask(ANN, [3], first.session_id, 1).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert world.ask(ANN, range(4)).session_id == 0
+
+
+def test_no_session_keeps_a_name_that_no_topic_can_have(world: World) -> None:
+    assert world.ask(ANN, range(2), topic="a" * 250).session_id == 0
+    kept = world.ask(ANN, range(2), topic="a" * 249)
+    more = world.ask(ANN, [0], kept.session_id, 1, topic="b" * 250)
+    assert more.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(world.sessions) == 0
 
 
 def test_partitions_that_leave_make_room(world: World) -> None:
