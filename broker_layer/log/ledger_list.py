@@ -44,6 +44,8 @@ PARTITION_METADATA: Final = "quire.partition"
 EPOCH_METADATA: Final = "quire.leader-epoch"
 
 Transition = Callable[[PartitionRecord], PartitionRecord]
+HasState = Callable[[LedgerId], bool]
+"""Returns whether the next leader is certain to find a state in a listed ledger."""
 Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,10 @@ def partition_of(custom: Mapping[str, str | bytes]) -> PartitionKey | None:
     except ValueError:
         return None
     return key if len(key.topic_id) == TOPIC_ID_BYTES else None
+
+
+def _has_state(_: LedgerId) -> bool:
+    return True
 
 
 def deposed(text: str) -> TopicError:
@@ -261,15 +267,16 @@ class LedgerList:
         older = self._older[1] if self.record.has_chunks and self._older is not None else []
         return [*older, *self.record.segments]
 
-    async def drop_below(self, log_start_offset: int) -> int:
+    async def drop_below(self, log_start_offset: int, has_state: HasState = _has_state) -> int:
         """Delete the ledgers that end at or below an offset, and remove them from the list.
 
-        The offset must already be the stored start of the log. The newest ledger always stays.
+        The offset must already be the stored start of the log. The newest ledger always stays, and
+        while it has no state yet, all do: the next leader needs the state of the one before.
         Ledgers are deleted before the list changes: if the work is cut off, the list still names
         them, and the next attempt deletes them. Returns how many ledgers were deleted.
         """
         gone: dict[LedgerId, None] = {}
-        while due := await self.run_to_end(self._drop(log_start_offset, gone)):
+        while due := await self.run_to_end(self._drop(log_start_offset, gone, has_state)):
             for segment in due:  # outside of the lock: other changes of the list need not wait
                 with contextlib.suppress(LedgerNotFoundError):
                     await self.services.client.delete_ledger(segment.ledger_id)
@@ -277,11 +284,14 @@ class LedgerList:
         return len(gone)
 
     async def _drop(
-        self, log_start_offset: int, gone: Mapping[LedgerId, None]
+        self, log_start_offset: int, gone: Mapping[LedgerId, None], has_state: HasState
     ) -> list[PartitionSegment]:
         """Remove the ledgers below an offset from the list; or return those not deleted yet."""
         partitions = self.services.partitions
         async with self._changing:
+            last = self.record.last_segment
+            if last is None or not has_state(last.ledger_id):
+                return []
             left, dropped = await partitions.without_segments_below(
                 self.key, self.record, log_start_offset
             )

@@ -361,7 +361,7 @@ class TopicLog:
         ]
         await self._begin_at(retained_from(segments, config, self.log_start_offset, now_ms))
         try:
-            return await self._ledger_list.drop_below(self.log_start_offset)
+            return await self._ledger_list.drop_below(self.log_start_offset, roller.has_state)
         except TopicError as error:
             raise self._appender.fail(error.text) from error
 

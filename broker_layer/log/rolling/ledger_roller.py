@@ -154,6 +154,15 @@ class LedgerRoller:
                 return ledger.writer.last_confirmed
         return None
 
+    def has_state(self, ledger_id: LedgerId) -> bool:
+        """Return whether the first entry of a listed ledger is confirmed: it contains a state. One
+        that was ended earlier has it, unless all its entries were given up.
+        """
+        last_id = self.confirmed_of(ledger_id)
+        if last_id is None and self._last is not None and self._last.id == ledger_id:
+            last_id = self._last.last_entry_id
+        return last_id is None or last_id >= 0
+
     # -- events ----------------------------------------------------------------------------------
 
     def want_ledger(self) -> None:

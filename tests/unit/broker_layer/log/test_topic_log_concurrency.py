@@ -1,12 +1,14 @@
 """Tests of a partition's log with cancelled calls, closed stores, and concurrent changes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from random import Random
 
 import pytest
 
+from bookie.wire.batch import BatchView
+from bookie.wire.frames import Frame
 from bookie.wire.messages import Status
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -336,3 +338,40 @@ async def test_producers_are_kept_when_only_empty_ledger_would_remain(
     record, _ = await _record(setting)
     listed = [each.ledger_id for each in record.segments]
     assert [info.id async for info in client.list_ledgers()] == listed
+
+
+async def test_retention_keeps_the_only_ledger_whose_state_is_confirmed(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1, small(segment_bytes=1_500))
+    last = batch(b"a" * 100, producer=Producer(7, 0, 0))
+    offset = (await append(log, last)).base_offset
+    assert log._roller.ledger is not None
+    first_ledger = log._roller.ledger.writer.id
+    for bookie in setting.cluster.bookies:
+        monkeypatch.setattr(bookie, "answer_add", _answers_for(first_ledger, bookie.answer_add))
+    sequence = 1
+    while log._roller.ledger is not None and log._roller.ledger.writer.id == first_ledger:
+        last = batch(b"a" * 100, producer=Producer(7, 0, sequence))
+        offset = (await append(log, last)).base_offset
+        sequence += 1
+    await until(lambda: log.ended_ledgers == [first_ledger])
+    await log.delete_records(-1)
+    assert await log.enforce_retention(setting.now_ms) == 0
+    monkeypatch.undo()
+    second = await setting.take_over(2)
+    assert (await append(second, last)).base_offset == offset, "it is a duplicate, though deleted"
+    await append(second, batch(b"b", producer=Producer(7, 0, sequence)))
+    assert await second.enforce_retention(setting.now_ms) == 1, "the next ledger has the state"
+
+
+def _answers_for(
+    ledger_id: LedgerId, answer_add: Callable[[Frame], bytes]
+) -> Callable[[Frame], bytes]:
+    """Return a bookie's `answer_add` that neither stores nor answers adds to other ledgers."""
+
+    def answer(frame: Frame) -> bytes:
+        is_meant = BatchView(frame.body).header.ledger_id == ledger_id
+        return answer_add(frame) if is_meant else b""
+
+    return answer
