@@ -241,7 +241,10 @@ class LogReader:
                 position = EntryId(entry_id + 1)
                 if is_state_entry(data):
                     continue
-                last_offset = read_last_offset(data)
+                try:
+                    last_offset = read_last_offset(data)
+                except RecordBatchError as error:
+                    raise _no_batch(segment, entry_id, error) from error
                 if last_offset >= offset:
                     found.append(ReadBatch(last_offset, segment.ledger_id, entry_id, data))
         return found
@@ -274,7 +277,10 @@ class LogReader:
                 position = EntryId(entry_id + 1)
                 if is_state_entry(data):
                     continue
-                header = read_header(data)
+                try:
+                    header = read_header(data)
+                except RecordBatchError as error:
+                    raise _no_batch(segment, entry_id, error) from error
                 if header.last_offset >= limit:
                     return
                 if header.last_offset >= start:
@@ -355,6 +361,14 @@ class LogReader:
     async def _state_entry(self, place: EntryPlace) -> StateEntry:
         [(_, data)] = await self._readers.read(place.ledger_id, place.entry_id, place.entry_id, 1)
         return StateEntry.decode(data)
+
+
+def _no_batch(segment: PartitionSegment, entry_id: EntryId, error: RecordBatchError) -> TopicError:
+    text = (
+        f"entry {entry_id} of ledger {segment.ledger_id} is neither a batch nor a state entry: "
+        f"{error}. If all brokers have this release, keep the ledger and report this"
+    )
+    return TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
 
 async def _record_at(

@@ -62,6 +62,18 @@ async def test_read_outside_of_log_offsets(setting: LogSetting) -> None:
     assert await values(log, 1) == []
 
 
+@pytest.mark.parametrize("by_time", [False, True])
+async def test_an_entry_that_is_no_batch_is_reported(setting: LogSetting, *, by_time: bool) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    await append(log, batch(b"a"))
+    assert log._roller.ledger is not None
+    log._roller.ledger.writer.append_followed(b"of an unknown kind")
+    await append(log, batch(b"b"))
+    with pytest.raises(TopicError, match="neither a batch nor a state entry") as refusal:
+        await (log.offset_for_timestamp(10**6) if by_time else values(log))
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 async def test_next_leader_continues_at_log_end(setting: LogSetting) -> None:
     first = await setting.take_over(1)
     for value in (b"a", b"b", b"c"):
