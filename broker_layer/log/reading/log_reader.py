@@ -263,9 +263,11 @@ class LogReader:
 
     async def _greatest_time(self, segment: PartitionSegment, start: int, limit: int) -> int:
         position = await self._position_of(segment, start)
+        greatest_ms = NO_TIMESTAMP
         async with aclosing(self._visible(segment, position, start, limit)) as batches:
-            times = [header.max_timestamp_ms async for header, _ in batches]
-        return max(times, default=NO_TIMESTAMP)
+            async for header, _ in batches:
+                greatest_ms = max(greatest_ms, header.max_timestamp_ms)
+        return greatest_ms
 
     async def _visible(
         self, segment: PartitionSegment, position: EntryId, start: int, limit: int

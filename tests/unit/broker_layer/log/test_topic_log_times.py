@@ -11,7 +11,9 @@ from broker_layer.kafka.record_batch import (
     Compression,
     Producer,
     Record,
+    RecordBatchHeader,
     build_batch,
+    read_header,
 )
 from broker_layer.log.reading import log_reader
 from broker_layer.log.reading.log_reader import RECORDS_AT_ONCE
@@ -48,6 +50,38 @@ async def test_greatest_time_is_of_visible_record(setting: LogSetting) -> None:
     greatest = await log.max_timestamp()
     assert greatest is not None
     assert (greatest.offset, greatest.timestamp_ms) == (2, 500)
+
+
+class _Time(int):
+    """A time that counts how many of them are in memory."""
+
+    now = most = 0
+
+    def __init__(self, *_: object) -> None:
+        _Time.now += 1
+        _Time.most = max(_Time.most, _Time.now)
+
+    def __del__(self) -> None:
+        _Time.now -= 1
+
+
+async def test_the_search_for_the_greatest_time_keeps_no_other_time(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1)
+    for at_ms in (9_000, *range(200)):
+        await append(log, batch(b"x", at_ms=at_ms))
+    await log.delete_records(1)
+
+    def counting(data: bytes) -> RecordBatchHeader:
+        header = read_header(data)
+        return header._replace(max_timestamp_ms=_Time(header.max_timestamp_ms))
+
+    monkeypatch.setattr(log_reader, "read_header", counting)
+    greatest = await log.max_timestamp()
+    assert greatest is not None
+    assert (greatest.offset, greatest.timestamp_ms) == (200, 199)
+    assert 0 < _Time.most < 10
 
 
 async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> None:
