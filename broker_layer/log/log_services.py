@@ -6,6 +6,7 @@ Leaves building them to `broker_parts`.
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
@@ -21,6 +22,9 @@ PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum number of bytes of one log that are admitted and not committed; then producers wait."""
 PENDING_BATCHES_MAX: Final = 100_000
 """Maximum number of batches of one log that are admitted and not committed."""
+DEFERRED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Maximum number of bytes of batches that wait for a ledger or for room in one, over all logs of a
+broker. Requests that timed out, or whose connections are closed, left them there."""
 DRAIN_S: Final = 10.0
 """Maximum time that a log that is handed over waits for admitted batches, in seconds."""
 GROWTH_BYTES_MAX: Final = 1024 * 1024 * 1024
@@ -70,6 +74,7 @@ class LogServices:
     rng: Random
     tail: TailMemory
     ahead: AheadMemory = field(default_factory=AheadMemory)
+    deferred: AheadMemory = field(default_factory=partial(AheadMemory, DEFERRED_BYTES_MAX))
     pending_bytes_max: int = PENDING_BYTES_MAX
     pending_batches_max: int = PENDING_BATCHES_MAX
     growth_bytes_max: int = GROWTH_BYTES_MAX

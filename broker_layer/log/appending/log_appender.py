@@ -82,6 +82,7 @@ class LogAppender:
         self.recent = RecentBatches(services.tail)
         self._pending = PendingBatches(services.pending_bytes_max, services.pending_batches_max)
         self._deferred: deque[DeferredBatch] = deque()
+        self._deferred_memory = services.deferred
         self._changed = asyncio.Event()
         self.progress = Callbacks[()]()
         """Called after the high watermark or the log's start moved, and when the log ends."""
@@ -125,11 +126,29 @@ class LogAppender:
             deferred = DeferredBatch(
                 header, data, coordinator_epoch, may_open, waits_for_one=waits_for_one
             )
-            self._deferred.append(deferred)
-            self.roller.want_ledger()
+            self._defer(deferred)
             return deferred.answer
         committed = self._admit(ledger, header, data, coordinator_epoch, may_open)
         return self._early(ledger, committed) if waits_for_one else committed
+
+    def _defer(self, batch: DeferredBatch) -> None:
+        """Have a batch wait, if there is memory for it. One batch of each log always has it, so
+        that no log waits for another; and so have markers, which are few.
+        """
+        size = len(batch.data)
+        may_be_refused = self._deferred and batch.coordinator_epoch is None
+        if may_be_refused and not self._deferred_memory.has_room(size):
+            text = "batches that wait for ledgers take all memory that they may"
+            advice = "retry; if this lasts, check the bookies and the metadata service"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"{text}: {advice}")
+        self._deferred_memory.change(size)
+        self._deferred.append(batch)
+        self.roller.want_ledger()
+
+    def _take_deferred(self) -> DeferredBatch:
+        batch = self._deferred.popleft()
+        self._deferred_memory.change(-len(batch.data))
+        return batch
 
     def _admit(
         self,
@@ -278,7 +297,7 @@ class LogAppender:
             first = self._deferred[0]
             if not ledger.writer.admission.window.is_free(len(first.data)):
                 return
-            self._deferred.popleft()
+            self._take_deferred()
             try:
                 answer = self._admit(
                     ledger, first.header, first.data, first.coordinator_epoch, first.may_open
@@ -298,7 +317,7 @@ class LogAppender:
     def refuse_deferred(self, error: TopicError) -> None:
         """Refuse batches that waited for a ledger; nothing of them was written."""
         while self._deferred:
-            deferred = self._deferred.popleft()
+            deferred = self._take_deferred()
             self.note_refused(deferred.header, error.code)
             deferred.fail(error)
         self._wake()

@@ -47,7 +47,9 @@ result is empty only at the end.
 
 
 class AheadMemory:
-    """Memory of batches that are read ahead, over all logs of a broker."""
+    """Memory of batches that are read ahead, or of those that wait to be appended, over all logs of
+    a broker.
+    """
 
     __slots__ = ("_bytes_max", "used_bytes")
 
@@ -56,7 +58,7 @@ class AheadMemory:
         self.used_bytes = 0
 
     def has_room(self, size: int) -> bool:
-        """Return whether `size` more bytes may be read."""
+        """Return whether `size` more bytes may be read, or may wait."""
         return self.used_bytes + size <= self._bytes_max
 
     def change(self, size: int) -> None:

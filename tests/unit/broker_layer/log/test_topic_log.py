@@ -16,6 +16,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
+from broker_layer.log.log_services import DEFERRED_BYTES_MAX
 from broker_layer.log.topic_log import TopicLog
 from metadata.ids import Version
 from metadata.store.memory import MemoryMetadataStore
@@ -230,6 +231,30 @@ async def test_pending_bytes_are_limited(
     assert not waiting.done()
     await log.aclose()
     await waiting
+
+
+async def test_bytes_that_wait_for_a_ledger_are_limited(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = setting.services()
+    monkeypatch.setattr(setting, "services", lambda *_: services)
+    services.deferred.change(DEFERRED_BYTES_MAX - 1_000_000)  # of other logs
+    log = await setting.take_over(1)
+    waiting = [append(log, batch(b"x" * 400_000)) for _ in range(2)]
+    with pytest.raises(TopicError, match="take all memory") as refusal:
+        append(log, batch(b"x" * 400_000))
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    marker = build_control_batch(ControlKind.COMMIT, 7, 0, 3, 1_000)
+    assert (await append(log, marker, coordinator_epoch=3)).base_offset == len(waiting)
+    await append(log, batch(b"x" * 400_000))
+    assert services.deferred.used_bytes == DEFERRED_BYTES_MAX - 1_000_000
+    services.deferred.change(1_000_000)
+    other = await setting.take_over(2)
+    append(other, batch(b"the first one always waits"))
+    with pytest.raises(TopicError, match="take all memory"):
+        append(other, batch(b"y"))
+    await other.aclose()
+    assert services.deferred.used_bytes == DEFERRED_BYTES_MAX, "a log that ends lets none wait"
 
 
 async def test_a_small_batch_waits_behind_a_large_one_that_has_no_room(setting: LogSetting) -> None:
