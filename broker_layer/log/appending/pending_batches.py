@@ -7,7 +7,7 @@ ledger is listed and confirmed up to its entry, which is derived and never store
 """
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -152,10 +152,12 @@ class PendingBatches:
         return None
 
     def find(self, base_offset: int) -> PendingBatch | None:
-        """Return the pending batch with this base offset."""
-        for batch in self._pending:
-            if batch.base_offset == base_offset and batch.answer is not None:
-                return batch
+        """Return the pending batch with this base offset. There may be very many of them."""
+        index = bisect_left(self._pending, base_offset, key=_base_offset)
+        while index < len(self._pending) and self._pending[index].base_offset == base_offset:
+            if self._pending[index].answer is not None:  # state entries before it have its offset
+                return self._pending[index]
+            index += 1
         return None
 
     def fail(self, error: TopicError) -> None:
@@ -166,6 +168,10 @@ class PendingBatches:
                 answer.set_exception(error)
                 answer.exception()  # mark it as retrieved: the caller may no longer wait
         self._bytes = 0
+
+
+def _base_offset(batch: PendingBatch) -> int:
+    return batch.base_offset
 
 
 class RecentBatches:
