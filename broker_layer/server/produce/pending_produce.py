@@ -54,7 +54,7 @@ class PartitionOutcome:
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingProduce:
-    """A Produce request whose batches were given to the logs."""
+    """A Produce request whose batches are or were given to the logs."""
 
     exchange: Exchange
     request: ProduceRequest
@@ -66,7 +66,8 @@ class PendingProduce:
     is_over: bool = field(default=False, init=False)
     on_end: Callable[[], None] | None = field(default=None, init=False)
     """Called when the request is over, answered or not."""
-    _waiting: int = field(default=0, init=False)
+    _waiting: int = field(default=1, init=False)
+    """Number of appends that are awaited, and one until all batches were given to the logs."""
 
     def wait_for(self, outcome: PartitionOutcome, future: "asyncio.Future[Appended]") -> None:
         """Set the outcome when the future of an append is done."""
@@ -77,7 +78,10 @@ class PendingProduce:
         future.add_done_callback(partial(self._arrived, outcome))
 
     def finish_if_known(self) -> bool:
-        """Answer if no append is awaited; return whether the request is over."""
+        """Answer if no append is awaited; return whether the request is over. Call it once, when
+        all batches were given to the logs.
+        """
+        self._waiting -= 1
         if not self._waiting and not self.is_over:
             self._end()
         return self.is_over

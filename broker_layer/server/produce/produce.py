@@ -4,9 +4,10 @@ Leaves rights to `produce_rights`, collecting the results to `pending_produce`, 
 and sizes to the logs, encoding to `kafka.produce_codec`, and transactions to their coordinators.
 
 Invariants: the batches of one connection reach the logs in the order in which they came, also if
-one must wait for the confirmation of its transaction; nothing is appended for a transaction that
-its coordinator does not know; requests with acks=0 get no answer, and an error closes their
-connection; a connection whose partition has no room is not read.
+one must wait for the confirmation of its transaction; a batch may take long, because checks of its
+records open it, and other requests are served between two of them; nothing is appended for a
+transaction that its coordinator does not know; requests with acks=0 get no answer, and an error
+closes their connection; a connection whose partition has no room is not read.
 
 Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
 """
@@ -14,6 +15,8 @@ Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Final
 
 from broker_layer.errors import RecordsRefusedError, TopicError
@@ -41,6 +44,7 @@ from broker_layer.server.produce.produce_verification import ProduceVerification
 from broker_layer.server.request_spans import record_request
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.transactions.values import TopicPartition
+from broker_layer.turns import Turns
 from quire.tracing import spans as tracing
 
 ALL_ACKS: Final = (-1, 0, 1)
@@ -55,6 +59,9 @@ PARTITIONS_AT_ONCE: Final = 1_500
 """Number of partitions above which a Produce waits for a turn: each takes 2 us or more, and a frame
 of so many is a large request.
 """
+APPENDING_S: Final = 0.01
+"""Time after which the rest of a Produce goes on in turns with other large requests, in seconds. In
+it some hundred batches are appended, unless their records are opened."""
 LEADER_CHECKS_MAX: Final = 40
 LEADER_CHECK_PERIOD_S: Final = 0.05
 """Maximum number of checks, and time between two in seconds, of a Produce with acks=0 for a log
@@ -101,10 +108,12 @@ class ProduceService:
                 return
         asked = self._admitted(exchange)
         if self._must_wait(asked.request):
-            queue = self._queues[exchange.requester.connection_id] = deque[Exchange]()
-            self._tasks.run(exchange, self._serve_in_turn(exchange, asked, queue))
-        else:
-            self._append(exchange, asked, NO_VERIFICATION)
+            self._serve_later(exchange, partial(self._verify_and_append, exchange, asked))
+            return
+        appending = self._append(exchange, asked, NO_VERIFICATION)
+        end_s = self._now() + APPENDING_S
+        if any(self._now() >= end_s for _ in appending):
+            self._serve_later(exchange, partial(_complete, appending))
 
     def end_queue(self, connection_id: int) -> None:
         """Drop the Produces that wait on a connection, because it is closed."""
@@ -114,8 +123,12 @@ class ProduceService:
         request = decode_produce(exchange.api_version, exchange.body)
         return admit(request, self._rights.of(exchange))
 
+    def _serve_later(self, exchange: Exchange, serve: Callable[[], Awaitable[None]]) -> None:
+        queue = self._queues[exchange.requester.connection_id] = deque[Exchange]()
+        self._tasks.run(exchange, self._serve_in_turn(exchange, serve, queue))
+
     async def _serve_in_turn(
-        self, exchange: Exchange, asked: AdmittedProduce, queue: deque[Exchange]
+        self, exchange: Exchange, serve: Callable[[], Awaitable[None]], queue: deque[Exchange]
     ) -> None:
         """Serve a Produce that must wait, then those that came after it during the wait. It may be
         refused before this begins: then its connection is closed, which ends the queue.
@@ -123,8 +136,10 @@ class ProduceService:
         requester = exchange.requester
         requester.hold_reading(held=True)
         try:
-            await self._verify_and_append(exchange, asked)
+            await serve()
+            turns = Turns()
             while queue:
+                await turns.pass_on()
                 following = queue.popleft()
                 if following.is_gone:
                     continue
@@ -132,7 +147,7 @@ class ProduceService:
                 if self._must_wait(asked.request):
                     await self._verify_and_append(following, asked)
                 else:
-                    self._append(following, asked, NO_VERIFICATION)
+                    await _complete(self._append(following, asked, NO_VERIFICATION))
         finally:
             self.end_queue(requester.connection_id)
             requester.hold_reading(held=False)
@@ -188,17 +203,23 @@ class ProduceService:
                     await event.wait()
         verified = await self._verification.verify(request, exchange.api_version)
         try:
-            self._append(exchange, admit_again(asked, self._rights.of(exchange)), verified)
+            asked = admit_again(asked, self._rights.of(exchange))
+            await _complete(self._append(exchange, asked, verified))
         finally:
             verified.release()
 
-    def _append(self, exchange: Exchange, asked: AdmittedProduce, verified: Verified) -> None:
+    def _append(
+        self, exchange: Exchange, asked: AdmittedProduce, verified: Verified
+    ) -> Iterator[None]:
+        """Append the batches; yield between two, where other requests may be served."""
         request = asked.request
         pending = PendingProduce(exchange, request, self._finish, self._tasks.note_unexpected)
         refused = _refused_whole(exchange, request)
         outcomes = pending.outcomes
         for name, partitions in request.topics:
             for index, records in partitions:
+                if outcomes:
+                    yield
                 outcome = PartitionOutcome(name, index)
                 outcomes.append(outcome)
                 if refused is not None:
@@ -320,6 +341,12 @@ class ProduceService:
         name, place = outcome.error.name, f"{outcome.topic}-{outcome.partition}"
         why = f"a batch with acks=0 for {place} was refused with {name}: {outcome.text}"
         exchange.requester.drop("unanswerable refusal", why)
+
+
+async def _complete(appending: Iterator[None]) -> None:
+    turns = Turns()
+    for _ in appending:
+        await turns.pass_on()
 
 
 def _refused_whole(exchange: Exchange, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
