@@ -38,6 +38,8 @@ from metadata.topics.partition_store import PartitionKey
 
 WAITING_RECORDS_MAX: Final = 200_000
 """Maximum number of records that wait to be appended."""
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum number of bytes of these, one record more: callers may have left while they wait."""
 RETRY_S: Final = 0.1
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ class StateLog:
         self._has_lapsed = has_lapsed
         self._waiting: deque[tuple[bytes, asyncio.Future[None]]] = deque()
         """Records that no writer has."""
+        self._waiting_bytes = 0
         self._pending: deque[_Pending] = deque()
         self._retry: asyncio.TimerHandle | None = None
         self._roller = LedgerRoller(self, ledger_list, config, fill=self._fill)
@@ -139,12 +142,14 @@ class StateLog:
         """
         if self.failure is not None:
             raise self.failure
-        if len(self._waiting) >= WAITING_RECORDS_MAX:
-            text = f"{WAITING_RECORDS_MAX} records wait to be stored; try again later"
+        count, size = len(self._waiting), self._waiting_bytes
+        if count >= WAITING_RECORDS_MAX or size >= WAITING_BYTES_MAX:
+            text = f"{count} records with {size} B wait to be stored; try again later"
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         self._roller.require_room(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((bytes(record), answer))
+        self._waiting_bytes += len(record)
         self._flush()
         return answer
 
@@ -184,9 +189,15 @@ class StateLog:
                 log.exception("a coordinator's record cannot be appended")
                 self.fail(f"an append failed inside the broker ({type(error).__name__}: {error})")
                 return
-            self._waiting.popleft()
+            self._take_waiting()
             ledger.written_bytes += len(data) + 1
             ledger.record_bytes += len(data) + 1
+
+    def _take_waiting(self) -> asyncio.Future[None]:
+        """Remove the first record that waits; return its future."""
+        data, answer = self._waiting.popleft()
+        self._waiting_bytes -= len(data)
+        return answer
 
     def _flush_later(self) -> None:
         if self._retry is None:
@@ -216,7 +227,7 @@ class StateLog:
         entries = [SNAPSHOT + part for part in self._snapshot()]
         await writer.append_many([*entries, SNAPSHOT_END])
         for _ in range(count):
-            _resolve(self._waiting.popleft()[1])
+            _resolve(self._take_waiting())
         last = self._ledger_list.record.last_segment
         assert last is not None, "the next ledger is listed"
         try:
@@ -247,6 +258,7 @@ class StateLog:
                 answer.exception()  # mark it as retrieved: the caller may no longer wait
         self._pending.clear()
         self._waiting.clear()
+        self._waiting_bytes = 0
         if self._retry is not None:
             self._retry.cancel()
         self._roller.abandon()

@@ -11,7 +11,7 @@ from bookie.wire.messages import Status
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import LogConfig
-from broker_layer.log.state_log import StateLog
+from broker_layer.log.state_log import WAITING_BYTES_MAX, StateLog
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import StoreUnavailableError
 from metadata.store.memory import MemoryMetadataStore
@@ -74,6 +74,24 @@ async def test_next_leader_loads_stored_records(setting: LogSetting) -> None:
     for each in (second, third):
         assert each.log is not None
         await each.log.aclose()
+
+
+async def test_bytes_of_records_that_wait_are_limited(setting: LogSetting) -> None:
+    keeper = await take_over(setting, 1)
+    await keeper.put(b"1", b"v")
+    for bookie in setting.cluster.bookies:
+        bookie.is_silent = True
+    records: list[asyncio.Future[None]] = []
+    with pytest.raises(TopicError, match="wait to be stored") as refusal:
+        records.extend(keeper.put(b"%d" % n, b"x" * 1_000_000) for n in range(200))
+    assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(records) > WAITING_BYTES_MAX // 1_000_100
+    for bookie in setting.cluster.bookies:
+        bookie.is_silent = False
+    await asyncio.wait(records)
+    assert keeper.log is not None
+    assert keeper.log._waiting_bytes == 0
+    await keeper.log.aclose()
 
 
 async def test_roll_keeps_only_newest_ledger(setting: LogSetting) -> None:
