@@ -8,7 +8,8 @@ from the ledger's index. The index of an older ledger is built from its state en
 first needed.
 
 Invariants: no record at or above the limit is returned, and the limit is at most the high
-watermark; results are complete batches in the order of offsets, without state entries.
+watermark; results are complete batches in the order of offsets, without state entries; they keep
+little more in memory than their bytes.
 
 Source: topics design, "The mapping"; Kafka's ListOffsets (KIP-79, KIP-734).
 """
@@ -64,6 +65,9 @@ OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
 OPENED_RECORDS_MAX: Final = 100_000
 """A batch is opened for the times of its records only if it has at most OPENED_RECORDS_MAX records
 and OPENED_BYTES_MAX decompressed bytes."""
+BUFFERS_RATIO_MAX: Final = 4
+"""A read returns copies if its first and last buffer have more than so many times its bytes. Only
+the bytes are counted while an answer is in memory, and a buffer may have 4 MiB for one batch."""
 RECORDS_AT_ONCE: Final = 1_000
 """Number of records that are checked before other tasks of the event loop run."""
 
@@ -130,7 +134,7 @@ class LogReader:
         if selection.newest is not None:
             self._note(selection.newest)
         ahead.keep(cursor, limit, bytes_max)
-        return selection.batches
+        return _without_large_buffers(selection)
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, start: int, limit: int
@@ -363,6 +367,19 @@ class LogReader:
     async def _state_entry(self, place: EntryPlace) -> StateEntry:
         [(_, data)] = await self._readers.read(place.ledger_id, place.entry_id, place.entry_id, 1)
         return StateEntry.decode(data)
+
+
+def _without_large_buffers(selection: BatchSelection) -> list[Batch]:
+    """Return the batches, or copies if they are a small part of the buffers that they keep."""
+    batches = selection.batches
+    if not batches:
+        return batches
+    buffers = [memoryview(each).obj for each in (batches[0], batches[-1])]
+    # Only the first and the last one can have bytes of other batches.
+    kept = {id(each): memoryview(each).nbytes for each in buffers}
+    if sum(kept.values()) <= BUFFERS_RATIO_MAX * selection.size:
+        return batches
+    return [bytes(each) for each in batches]
 
 
 def _no_batch(segment: PartitionSegment, entry_id: EntryId, error: RecordBatchError) -> TopicError:

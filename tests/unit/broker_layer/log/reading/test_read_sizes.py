@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from broker_layer.kafka.record_batch import read_header
-from broker_layer.log.reading import segment_reading
+from broker_layer.log.reading import log_reader, segment_reading
 from broker_layer.log.reading.segment_reading import has_room_for_another
 from ledger_client.batches import EntryBatch
 from ledger_client.reading.reader import LedgerReader
@@ -97,3 +97,19 @@ def test_first_entry_is_read_whatever_its_size() -> None:
     assert has_room_for_another(0, 0, 1)
     assert has_room_for_another(100, 2, 150)
     assert not has_room_for_another(100, 2, 149)
+
+
+async def test_a_few_batches_do_not_keep_a_large_buffer(setting: LogSetting) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    for _ in range(250):
+        await append(log, batch(b"x" * 1_000))
+    for bytes_max in (1_100, 20_000, 1 << 20):
+        found = await log.read(100, bytes_max, read_committed=False, at_least_one=True)
+        size = sum(map(len, found.batches))
+        assert size > bytes_max - 1_100 or bytes_max == 1 << 20
+        kept = {id(each): memoryview(each).nbytes for each in map(_buffer_of, found.batches)}
+        assert sum(kept.values()) <= log_reader.BUFFERS_RATIO_MAX * size
+
+
+def _buffer_of(data: bytes | bytearray | memoryview) -> bytes | bytearray:
+    return data.obj if isinstance(data, memoryview) else data  # type: ignore[return-value]
