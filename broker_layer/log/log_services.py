@@ -25,6 +25,9 @@ PENDING_BATCHES_MAX: Final = 100_000
 DEFERRED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Maximum number of bytes of batches that wait for a ledger or for room in one, over all logs of a
 broker. Requests that timed out, or whose connections are closed, left them there."""
+BUFFERS_RATIO_MAX: Final = 4
+"""Bytes that stay in memory are copied if their buffers have more than so many times as many. Only
+the bytes are counted, and one batch may be a part of a frame of 100 MiB."""
 DRAIN_S: Final = 10.0
 """Maximum time that a log that is handed over waits for admitted batches, in seconds."""
 GROWTH_BYTES_MAX: Final = 1024 * 1024 * 1024

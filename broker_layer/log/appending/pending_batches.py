@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.record_batch import RecordBatchHeader
-from broker_layer.log.log_services import TailMemory
+from broker_layer.log.log_services import BUFFERS_RATIO_MAX, TailMemory
 from broker_layer.log.rolling.ledger_roller import OpenLedger
 from metadata.ids import EntryId
 
@@ -68,6 +68,10 @@ class DeferredBatch:
         waits_for_one: bool,
     ) -> None:
         self.header = header
+        if isinstance(data, memoryview):
+            frame_bytes = memoryview(data.obj).nbytes
+            if frame_bytes > BUFFERS_RATIO_MAX * len(data):
+                data = bytes(data)  # its request may be answered, and the frame no longer counted
         self.data = data
         self.coordinator_epoch = coordinator_epoch
         self.may_open = may_open

@@ -34,6 +34,7 @@ from broker_layer.kafka.record_batch import (
     read_last_offset,
 )
 from broker_layer.log.ledger_list import LedgerList
+from broker_layer.log.log_services import BUFFERS_RATIO_MAX
 from broker_layer.log.reading.kept_batches import Batch, BatchSelection, ReadBatch
 from broker_layer.log.reading.read_ahead import CURSORS_MAX, ReadAhead
 from broker_layer.log.reading.segment_reading import SegmentReaders
@@ -65,9 +66,6 @@ OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
 OPENED_RECORDS_MAX: Final = 100_000
 """A batch is opened for the times of its records only if it has at most OPENED_RECORDS_MAX records
 and OPENED_BYTES_MAX decompressed bytes."""
-BUFFERS_RATIO_MAX: Final = 4
-"""A read returns copies if its first and last buffer have more than so many times its bytes. Only
-the bytes are counted while an answer is in memory, and a buffer may have 4 MiB for one batch."""
 RECORDS_AT_ONCE: Final = 1_000
 """Number of records that are checked before other tasks of the event loop run."""
 

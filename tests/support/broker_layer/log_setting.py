@@ -93,7 +93,7 @@ class LogSetting:
 
 
 def append(
-    log: TopicLog, data: bytearray, *, coordinator_epoch: int | None = None
+    log: TopicLog, data: bytearray | memoryview, *, coordinator_epoch: int | None = None
 ) -> asyncio.Future[Appended]:
     """Append a batch as Produce does: a transaction that is not open now is confirmed."""
     header = read_header(data)

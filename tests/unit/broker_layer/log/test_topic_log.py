@@ -257,6 +257,19 @@ async def test_bytes_that_wait_for_a_ledger_are_limited(
     assert services.deferred.used_bytes == DEFERRED_BYTES_MAX, "a log that ends lets none wait"
 
 
+async def test_a_batch_that_waits_for_a_ledger_keeps_no_large_frame(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    data = batch(b"x")
+    for frame_bytes in (2 * len(data), 100 * len(data)):
+        frame = bytearray(frame_bytes)
+        frame[: len(data)] = data
+        append(log, memoryview(frame)[: len(data)])
+    small_frame, large_frame = (each.data for each in log._appender._deferred)
+    assert isinstance(small_frame, memoryview), "it is not copied"
+    assert isinstance(large_frame, bytes)
+    assert large_frame == small_frame == data
+
+
 async def test_a_small_batch_waits_behind_a_large_one_that_has_no_room(setting: LogSetting) -> None:
     log = await setting.take_over(1, window_bytes_max=10_000)
     await append(log, batch(b"x"))  # a ledger is open from now on

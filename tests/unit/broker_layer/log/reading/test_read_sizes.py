@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from broker_layer.kafka.record_batch import read_header
-from broker_layer.log.reading import log_reader, segment_reading
+from broker_layer.log.log_services import BUFFERS_RATIO_MAX
+from broker_layer.log.reading import segment_reading
 from broker_layer.log.reading.segment_reading import has_room_for_another
 from ledger_client.batches import EntryBatch
 from ledger_client.reading.reader import LedgerReader
@@ -108,7 +109,7 @@ async def test_a_few_batches_do_not_keep_a_large_buffer(setting: LogSetting) -> 
         size = sum(map(len, found.batches))
         assert size > bytes_max - 1_100 or bytes_max == 1 << 20
         kept = {id(each): memoryview(each).nbytes for each in map(_buffer_of, found.batches)}
-        assert sum(kept.values()) <= log_reader.BUFFERS_RATIO_MAX * size
+        assert sum(kept.values()) <= BUFFERS_RATIO_MAX * size
 
 
 def _buffer_of(data: bytes | bytearray | memoryview) -> bytes | bytearray:
