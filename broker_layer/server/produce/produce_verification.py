@@ -25,10 +25,14 @@ from broker_layer.server.exchange import Buffer
 from broker_layer.server.ports import PartitionLog, PartitionLogs, ProduceVerifier
 from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation
+from metadata.cancelling import cancel_and_wait
 
 if TYPE_CHECKING:
     from broker_layer.log.appending.pending_batches import Appended
 
+VERIFICATIONS_AT_ONCE: Final = 100
+"""Maximum number of concurrent questions for one Produce. All of them go to one broker, to which
+there are a thousand calls at most, for all clients."""
 ABORTABLE_FROM: Final = 11
 """The first version of Produce whose clients accept TRANSACTION_ABORTABLE."""
 
@@ -50,6 +54,9 @@ class Verified:
     confirmations: dict[TopicPartition, Confirmation] = field(default_factory=dict)
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     """The logs at the time of the queries."""
+    undecided: TopicError | None = None
+    """Why a coordinator gave no decision. All partitions of a request have one coordinator, which
+    is not asked any more then: each question could take until its timeout."""
 
     def append(
         self,
@@ -110,15 +117,21 @@ class ProduceVerification:
         return request.transactional_id is not None and bool(self._unconfirmed(request))
 
     async def verify(self, request: ProduceRequest, version: int) -> Verified:
-        """Verify all such batches concurrently; the caller must release the result."""
+        """Verify all such batches, some at a time; the caller must release the result."""
         verified = Verified()
         asked = self._unconfirmed(request)
         name, knows_abortable = request.transactional_id or "", version >= ABORTABLE_FROM
+        left = iter(asked)
+
+        async def ask() -> None:
+            for each in left:
+                await self._ask(verified, name, each, knows_abortable)
+
+        asking = [asyncio.ensure_future(ask()) for _ in asked[:VERIFICATIONS_AT_ONCE]]
         try:
-            await asyncio.gather(
-                *(self._ask(verified, name, each, knows_abortable) for each in asked)
-            )
+            await asyncio.gather(*asking)
         except BaseException:
+            await cancel_and_wait(*asking)
             verified.release()
             raise
         return verified
@@ -132,6 +145,9 @@ class ProduceVerification:
     ) -> None:
         partition, header = asked.partition, asked.header
         verified.logs[partition] = asked.log
+        if verified.undecided is not None:
+            verified.refusals[partition] = verified.undecided
+            return
         try:
             confirmation = await self._verifier.verify(
                 Claim(transactional_id, header.producer_id, header.producer_epoch),
@@ -140,6 +156,8 @@ class ProduceVerification:
             )
         except TopicError as error:
             verified.refusals[partition] = error
+            if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                verified.undecided = error
         else:
             verified.confirmations[partition] = confirmation
 

@@ -10,6 +10,7 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch
 from broker_layer.log.topic_log import TopicLog
+from broker_layer.server.produce.produce_verification import VERIFICATIONS_AT_ONCE
 from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation
 from metadata.topics.partition_store import PartitionKey
@@ -121,3 +122,35 @@ async def test_second_batch_does_not_overtake_an_undecided_first_one(setting: Lo
             codes.append((await client.produced()).responses[0].partition_responses[0].error_code)
         out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS, out_of_order, 0, 0]
+
+
+async def test_a_large_produce_asks_its_coordinator_some_questions_at_a_time() -> None:
+    count = 2 * VERIFICATIONS_AT_ONCE + 1
+    topics = SlowlyConfirmed({("orders", number): MemoryLog() for number in range(count)})
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        data = batch(b"x", producer=Producer(7, 0, 0), is_transactional=True)
+        client.send_produce({"orders": dict.fromkeys(range(count), data)}, transactional_id="t")
+        await until(lambda: len(topics.verified) >= VERIFICATIONS_AT_ONCE)
+        await asyncio.sleep(0)
+        assert len(topics.verified) == VERIFICATIONS_AT_ONCE
+        topics.may_verify.set()
+        [topic] = (await client.produced()).responses
+        assert [row.error_code for row in topic.partition_responses] == [0] * count
+        assert len(topics.verified) == count
+        assert not topics.guards._live
+
+
+async def test_a_coordinator_that_gives_no_decision_is_not_asked_for_the_others() -> None:
+    count = VERIFICATIONS_AT_ONCE + 1
+    topics = UndecidedOnce({("orders", number): MemoryLog() for number in range(count)})
+    topics.may_verify.set()
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        data = batch(b"x", producer=Producer(7, 0, 0), is_transactional=True)
+        client.send_produce({"orders": dict.fromkeys(range(count), data)}, transactional_id="t")
+        [topic] = (await client.produced()).responses
+        codes = [row.error_code for row in topic.partition_responses]
+        assert codes[0] == codes[-1] == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert len(topics.verified) <= VERIFICATIONS_AT_ONCE
+        assert not topics.guards._live
