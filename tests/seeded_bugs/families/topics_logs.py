@@ -144,12 +144,13 @@ BUGS = (
                 "        await self._begin_at("
                 "retained_from(segments, config, self.log_start_offset, now_ms))\n"
                 "        try:\n"
-                "            return await self._ledger_list.drop_below(self.log_start_offset)\n"
+                "            return await self._ledger_list.drop_below("
+                "self.log_start_offset, roller.has_state)\n"
                 "        except TopicError as error:\n"
                 "            raise self._appender.fail(error.text) from error\n",
                 "        start = self.log_start_offset\n"
                 "        retained = retained_from(segments, config, start, now_ms)\n"
-                "        dropped = await self._ledger_list.drop_below(retained)\n"
+                "        dropped = await self._ledger_list.drop_below(retained, roller.has_state)\n"
                 "        await self._begin_at(retained)\n"
                 "        return dropped\n",
             ),
