@@ -141,7 +141,7 @@ def keyless_records(
     if header.record_count > records_max:
         text = f"the batch has {header.record_count} records; the limit of a compacted topic is"
         raise RecordBatchError(ErrorCode.MESSAGE_TOO_LARGE, f"{text} {records_max}")
-    records = parse_records(data, bytes_max=bytes_max)
+    records = parse_records(data, bytes_max=bytes_max, with_headers=False)
     return [number for number, record in enumerate(records) if record.key is None]
 
 

@@ -114,11 +114,15 @@ def build_batch(
     return batch
 
 
-def parse_records(data: bytes | bytearray | memoryview, *, bytes_max: int) -> Iterator[Record]:
+def parse_records(
+    data: bytes | bytearray | memoryview, *, bytes_max: int, with_headers: bool = True
+) -> Iterator[Record]:
     """Parse the records of the complete batch at the start of `data`.
 
-    At most `bytes_max` bytes are allocated for decompressed records. Raises
-    DecompressionTooLargeError if there are more, RecordBatchError if they are damaged.
+    Without their headers, which are then not checked either, no record takes long: a batch of 1 kB
+    may have one with 16 million headers. At most `bytes_max` bytes are allocated for decompressed
+    records. Raises DecompressionTooLargeError if there are more, RecordBatchError if they are
+    damaged.
     """
     header = read_header(data)
     if header.magic != MAGIC or not HEADER_BYTES <= header.size_bytes <= len(data):
@@ -127,27 +131,41 @@ def parse_records(data: bytes | bytearray | memoryview, *, bytes_max: int) -> It
     unpacked = decompress(header.compression, packed, bytes_max)
     if not 0 <= header.record_count <= len(unpacked) // RECORD_BYTES_MIN:
         raise _damaged(f"{header.record_count} records do not fit in {len(unpacked)} B")
-    return _parse_all(unpacked, header)
+    return _parse_all(unpacked, header, with_headers=with_headers)
 
 
-def _parse_all(data: memoryview, header: RecordBatchHeader) -> Iterator[Record]:
+def _parse_all(
+    data: memoryview, header: RecordBatchHeader, *, with_headers: bool
+) -> Iterator[Record]:
     position = 0
     for _ in range(header.record_count):
         length, position = _read_varint(data, position)
         end = position + length
         if length < RECORD_BYTES_MIN - 1 or end > len(data):
             raise _damaged(f"a record has an invalid length of {length} B")
-        yield _parse_record(data[position:end], header)
+        yield _parse_record(data[position:end], header, with_headers=with_headers)
         position = end
     if position != len(data):
         raise _damaged("there are bytes after the last record")
 
 
-def _parse_record(data: memoryview, header: RecordBatchHeader) -> Record:
+def _parse_record(data: memoryview, header: RecordBatchHeader, *, with_headers: bool) -> Record:
     timestamp_delta, position = _read_varint(data, 1)
     offset_delta, position = _read_varint(data, position)
     key, position = _read_bytes(data, position)
     value, position = _read_bytes(data, position)
+    headers = _parse_headers(data, position) if with_headers else ()
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise _damaged(f"offset delta {offset_delta} is outside of the batch")
+    timestamp = header.first_timestamp_ms + timestamp_delta
+    if header.uses_append_time:
+        timestamp = header.max_timestamp_ms
+    if not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
+        raise _damaged("a timestamp exceeds 64 bits")
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+
+
+def _parse_headers(data: memoryview, position: int) -> tuple[tuple[str, bytes | None], ...]:
     count, position = _read_varint(data, position)
     if not 0 <= count <= (len(data) - position) // HEADER_ENTRY_BYTES_MIN:
         raise _damaged(f"{count} headers do not fit in the record")
@@ -158,14 +176,7 @@ def _parse_record(data: memoryview, header: RecordBatchHeader) -> Record:
         headers.append((_header_name(name), content))
     if position != len(data):
         raise _damaged("there are bytes after the last header")
-    if not 0 <= offset_delta <= header.last_offset_delta:
-        raise _damaged(f"offset delta {offset_delta} is outside of the batch")
-    timestamp = header.first_timestamp_ms + timestamp_delta
-    if header.uses_append_time:
-        timestamp = header.max_timestamp_ms
-    if not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
-        raise _damaged("a timestamp exceeds 64 bits")
-    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+    return tuple(headers)
 
 
 def _damaged(text: str) -> RecordBatchError:

@@ -95,4 +95,4 @@ def _untimely(
 def _opened(header: RecordBatchHeader, data: Batch) -> Iterator[Record]:
     if header.record_count > KEYED_RECORDS_MAX:
         return iter(())
-    return parse_records(data, bytes_max=KEYED_BYTES_MAX)
+    return parse_records(data, bytes_max=KEYED_BYTES_MAX, with_headers=False)

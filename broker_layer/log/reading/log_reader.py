@@ -401,7 +401,8 @@ async def _record_at(
     if header.uses_append_time or header.record_count > OPENED_RECORDS_MAX:
         return first
     try:
-        for number, record in enumerate(parse_records(data, bytes_max=OPENED_BYTES_MAX), 1):
+        records = parse_records(data, bytes_max=OPENED_BYTES_MAX, with_headers=False)
+        for number, record in enumerate(records, 1):
             if record.timestamp_ms >= timestamp_ms and record.offset >= start:
                 return RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
             if number % RECORDS_AT_ONCE == 0:

@@ -357,7 +357,7 @@ async def test_records_with_wrong_times_are_named(setting: LogSetting) -> None:
         assert refusal.value.code is ErrorCode.INVALID_TIMESTAMP
         assert [each.position for each in refusal.value.records] == wrong
     damaged = build_batch([Record(0, now + 501, None, b"")])
-    damaged[-1] = 99
+    damaged[-2] = 99  # the length of the value
     with pytest.raises(RecordsRefusedError) as refusal:
         append(log, damaged)
     assert not refusal.value.records

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from broker_layer.errors import TopicError
+from broker_layer.errors import RecordsRefusedError, TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
     Compression,
@@ -15,6 +15,7 @@ from broker_layer.kafka.record_batch import (
     build_batch,
     read_header,
 )
+from broker_layer.kafka.record_batch.header import seal
 from broker_layer.log.reading import log_reader
 from broker_layer.log.reading.log_reader import RECORDS_AT_ONCE
 from ledger_client import LedgerError
@@ -90,6 +91,23 @@ async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> 
     await append(log, build_batch(records))
     found = [await log.offset_for_timestamp(at) for at in (5, 11, 31, 41)]
     assert [None if each is None else each.offset for each in found] == [0, 1, 3, None]
+
+
+async def test_no_header_is_read_to_find_or_check_a_time(setting: LogSetting) -> None:
+    """One record can have millions of headers. A damaged one shows whether they are read."""
+    log = await setting.take_over(1, small(timestamp_after_max_ms=1_000))
+    records = [Record(n, at, None, b"v", (("name", b""),)) for n, at in enumerate((10, 30))]
+    data = build_batch(records)
+    data[data.index(b"name") - 1] ^= 0xFF  # the length of the name
+    seal(data)
+    await append(log, data)
+    found = await log.offset_for_timestamp(20)
+    assert found is not None
+    assert found.offset == 1
+    setting.now_ms = -980
+    with pytest.raises(RecordsRefusedError) as refused:
+        append(log, data)
+    assert [each.position for each in refused.value.records] == [1]
 
 
 async def test_first_record_is_returned_for_batch_too_large_to_open(

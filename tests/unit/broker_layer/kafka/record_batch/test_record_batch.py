@@ -25,6 +25,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     check_batch,
     check_whole,
+    keyless_records,
     parse_records,
     place,
     read_control,
@@ -163,6 +164,18 @@ def test_raw_and_xerial_snappy() -> None:
     raw = with_records(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(plain)), 3)
     struct.pack_into(">i", raw, 23, 2)
     assert [each.value for each in parse_records(raw, bytes_max=BYTES_MAX)] == [b"value" * 20] * 3
+
+
+def test_headers_are_not_read_where_they_are_not_needed() -> None:
+    many = Record(0, 0, b"key", b"value", (("name", b"content"),) * 1_000)
+    batch = build_batch([many, Record(1, 5, b"other", None, (("name", None),))])
+    found = list(parse_records(batch, bytes_max=BYTES_MAX, with_headers=False))
+    assert found == [Record(0, 0, b"key", b"value"), Record(1, 5, b"other", None)]
+    batch[batch.index(b"name") - 1] ^= 0xFF  # the length of the first name
+    with pytest.raises(RecordBatchError):
+        list(parse_records(batch, bytes_max=BYTES_MAX))
+    assert list(parse_records(batch, bytes_max=BYTES_MAX, with_headers=False)) == found
+    assert keyless_records(batch, read_header(batch), records_max=9, bytes_max=BYTES_MAX) == []
 
 
 def test_lz4_blocks_are_independent() -> None:
