@@ -6,8 +6,8 @@ Format: gzip (RFC 1952), LZ4 frames, Zstandard frames. Snappy is either one raw 
 stream: 16 bytes (8 of magic, two versions), then blocks, each preceded by its big-endian length.
 
 Invariants: at most `bytes_max` bytes are allocated for decompressed records, whatever size the
-compressed bytes state; damage raises RecordBatchError. LZ4 is written with independent blocks,
-because the Java client refuses others.
+compressed bytes state, and they bound the time too; damage raises RecordBatchError. LZ4 is written
+with independent blocks, because the Java client refuses others.
 
 Source: KIP-31, KIP-57, KIP-110; the LZ4 frame format.
 """
@@ -31,6 +31,9 @@ many times larger than the one before."""
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
+BLOCK_BYTES_MIN: Final = 1024
+"""Each block of Xerial's stream counts as so many decompressed bytes at least, because an empty one
+takes its time too. Producers write blocks of 32 KiB."""
 LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
 """Magic, flag of independent blocks, maximum block size of 64 KiB, checksum of these two bytes."""
 LZ4_BLOCK_BYTES: Final = 64 * 1024
@@ -151,7 +154,9 @@ def _unsnap(data: memoryview, bytes_max: int) -> bytes:
             raise _damaged(Compression.SNAPPY, f"a block has an invalid length of {length} B")
         block = _unsnap_block(data[start : start + length], room)
         output.append(block)
-        room -= len(block)
+        room -= max(len(block), BLOCK_BYTES_MIN)
+        if room < 0:
+            raise DecompressionTooLargeError(bytes_max)
         start += length
     return b"".join(output)
 

@@ -33,6 +33,7 @@ from broker_layer.kafka.record_batch import (
     read_last_offset,
     stamp,
 )
+from broker_layer.kafka.record_batch.compression import XERIAL_HEADER
 from broker_layer.kafka.record_batch.header import seal
 
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -164,6 +165,13 @@ def test_raw_and_xerial_snappy() -> None:
     raw = with_records(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(plain)), 3)
     struct.pack_into(">i", raw, 23, 2)
     assert [each.value for each in parse_records(raw, bytes_max=BYTES_MAX)] == [b"value" * 20] * 3
+
+
+def test_blocks_of_xerial_snappy_are_limited_in_number() -> None:
+    empty = b"\0\0\0\1" + bytes(cramjam.snappy.compress_raw(b""))
+    batch = with_records(Compression.SNAPPY, XERIAL_HEADER + empty * (BYTES_MAX // 1024 + 2))
+    with pytest.raises(DecompressionTooLargeError, match=str(BYTES_MAX)):
+        list(parse_records(batch, bytes_max=BYTES_MAX))
 
 
 def test_headers_are_not_read_where_they_are_not_needed() -> None:
