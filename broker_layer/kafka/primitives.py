@@ -38,6 +38,9 @@ more ends its connection, and the broker's log says what to do.
 ANSWER_ELEMENTS_MAX: Final = 250_000
 """The same of an answer of another broker, and of what clients store: each element becomes an
 object of some hundred bytes."""
+TAGS_MAX: Final = 32
+"""Maximum number of tagged fields of one structure in messages that are decoded here: Kafka's have
+three at most, and each takes time, known or not. In others they count as elements."""
 NO_TAGS: Final = b"\0"
 
 _UINT32_MAX: Final = 2**32 - 1
@@ -166,6 +169,8 @@ def skip_tags(data: memoryview, position: int) -> int:
     if not data[position]:
         return position + 1
     count, position = read_varint(data, position)
+    if count > TAGS_MAX:
+        raise KafkaFrameError(f"a structure has {count} tagged fields, more than {TAGS_MAX}")
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)

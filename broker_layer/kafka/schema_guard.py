@@ -7,9 +7,9 @@ Format of a schema: Kafka's message definitions (JSON). A field has a type and t
 contain it; `[]` before a type denotes an array; a type with fields is a structure.
 
 Invariants: a count is compared with the remaining bytes, and all arrays of one message together
-have at most `ELEMENTS_MAX` elements in a request, `ANSWER_ELEMENTS_MAX` in others; null occurs only
-where the schema allows it; the content of a known tagged field has the size that the field states.
-Bytes after the message are ignored, as in Kafka.
+have at most `ELEMENTS_MAX` elements in a request, `ANSWER_ELEMENTS_MAX` in others, tagged fields
+included; null occurs only where the schema allows it; the content of a known tagged field has the
+size that the field states. Bytes after the message are ignored, as in Kafka.
 
 Source: KIP-482, KIP-893.
 """
@@ -250,6 +250,9 @@ def _tags(fields: list[Schema], version: _Version) -> Shape:
         if room.tagged_copy_bytes < 0:
             raise KafkaFrameError("too many structures with tagged fields")
         count, position = read_varint(data, position)
+        room.elements -= count
+        if room.elements < 0:
+            raise too_many_elements(room.elements_max)
         for _ in range(count):
             number, position = read_varint(data, position)
             size, position = read_varint(data, position)

@@ -2,6 +2,7 @@
 
 import re
 import struct
+from functools import partial
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from benchmarks.brokers.filled_request import Filling, filled, ways_of
 from broker_layer.kafka import messages
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.fetch_codec import decode_fetch
+from broker_layer.kafka.frames import read_request_header
 from broker_layer.kafka.messages import (
     ApiMessage,
     DescribeGroupsRequest,
@@ -22,7 +24,7 @@ from broker_layer.kafka.messages import (
     encode_response,
     request_class,
 )
-from broker_layer.kafka.primitives import ELEMENTS_MAX
+from broker_layer.kafka.primitives import ELEMENTS_MAX, TAGS_MAX, varint
 from broker_layer.kafka.produce_codec import decode_produce
 from broker_layer.kafka.versions import SERVED, ApiKey
 from tests.support.broker_layer.sample_messages import sample
@@ -55,6 +57,31 @@ def test_the_topics_of_a_fetch_and_of_a_produce_are_bounded() -> None:
     assert len(decode_produce(3, memoryview(start + many)).topics) == ELEMENTS_MAX
     with pytest.raises(KafkaFrameError, match=TOO_MANY):
         decode_produce(3, memoryview(start + more))
+
+
+def _tags(count: int) -> bytes:
+    return varint(count) + b"\x63\0" * count
+
+
+def test_the_tagged_fields_of_a_header_a_fetch_and_a_produce_are_bounded() -> None:
+    header = struct.pack(">hhih", ApiKey.PRODUCE, 9, 1, -1)
+    produce = b"\0" + struct.pack(">hi", -1, 1) + b"\1"
+    fetch = struct.pack(">iiiibii", -1, 1, 1, 1, 0, 0, -1) + b"\1\1\1"
+    for decode, start in (
+        (read_request_header, header),
+        (partial(decode_produce, 9), produce),
+        (partial(decode_fetch, 12), fetch),
+    ):
+        decode(memoryview(start + _tags(TAGS_MAX)))
+        with pytest.raises(KafkaFrameError, match=f"more than {TAGS_MAX}"):
+            decode(memoryview(start + _tags(TAGS_MAX + 1)))
+
+
+def test_the_tagged_fields_of_other_requests_count_as_elements() -> None:
+    body = b"\1\0\0\0"
+    decode_request(ApiKey.METADATA, 9, memoryview(body + _tags(ELEMENTS_MAX)))
+    with pytest.raises(KafkaFrameError, match=TOO_MANY):
+        decode_request(ApiKey.METADATA, 9, memoryview(body + _tags(ELEMENTS_MAX + 1)))
 
 
 def test_a_request_that_the_other_broker_refuses_is_not_sent() -> None:
