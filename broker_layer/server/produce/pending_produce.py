@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 """The append time in the answer if the topic does not use append times."""
+TEXT_CHARACTERS_MAX: Final = 1_000
+"""Maximum length of the text of one partition's error. It may name the topic, whose name in the
+request has any length, and a request may have 10,000 partitions."""
 NOT_APPENDED: Final = Appended(NO_OFFSET, NO_TIMESTAMP, NO_OFFSET)
 
 
@@ -44,7 +47,7 @@ class PartitionOutcome:
 
     def refuse(self, error: ErrorCode, text: str) -> None:
         """Set the error of a refused batch."""
-        self.error, self.text, self.is_known = error, text or None, True
+        self.error, self.text, self.is_known = error, text[:TEXT_CHARACTERS_MAX] or None, True
 
     def accept(self, appended: Appended) -> None:
         """Set the result of a committed append."""
