@@ -18,6 +18,7 @@ from typing import Final
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.values import (
     EPOCH_EXHAUSTED,
+    EPOCH_MAX,
     NO_EPOCH,
     Claim,
     ProducerIdentity,
@@ -231,7 +232,8 @@ class TransactionMachine:
             return RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if claim.producer_id != current.producer_id:
             return RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        return _FENCED if claim.epoch != current.producer_epoch else None
+        is_current = claim.epoch == current.producer_epoch and claim.epoch != EPOCH_MAX
+        return None if is_current else _FENCED
 
 
 def _may_continue(claim: ProducerIdentity, current: Transaction) -> bool:

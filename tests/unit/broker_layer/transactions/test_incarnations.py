@@ -164,3 +164,14 @@ def test_the_last_producer_is_fenced_by_an_epoch_that_is_never_assigned() -> Non
     assert init(machine, 7, EPOCH_EXHAUSTED) == RequestRefused(ErrorCode.PRODUCER_FENCED)
     transaction = stored(init(machine, fresh=8))
     assert (transaction.producer_id, transaction.producer_epoch) == (8, 0)
+
+
+def test_the_epoch_that_fences_the_last_producer_opens_no_transaction() -> None:
+    machine = known(TransactionState.ONGOING, epoch=EPOCH_EXHAUSTED)
+    assert follow(machine, init(machine)).producer_epoch == EPOCH_MAX
+    for partition in (A0, B0):
+        machine.marker_stored(partition)
+    follow(machine, machine.complete(NOW))
+    fenced = RequestRefused(ErrorCode.PRODUCER_FENCED)
+    assert machine.add_partitions(Claim("t", 7, EPOCH_MAX), [A0], NOW) == fenced
+    assert machine.end(Claim("t", 7, EPOCH_MAX), committed=True, now_ms=NOW) == fenced
