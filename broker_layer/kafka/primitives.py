@@ -41,6 +41,9 @@ object of some hundred bytes."""
 TAGS_MAX: Final = 32
 """Maximum number of tagged fields of one structure in messages that are decoded here: Kafka's have
 three at most, and each takes time, known or not. In others they count as elements."""
+STRING_BYTES_MAX: Final = 0x7FFF
+"""Maximum size of a string, as in Kafka, also in versions whose format has room for longer ones.
+Names and ids are stored, and no ledger takes a record with one of many megabytes."""
 NO_TAGS: Final = b"\0"
 
 _UINT32_MAX: Final = 2**32 - 1
@@ -108,11 +111,19 @@ def read_count(
     return count, position
 
 
+def check_string_size(size: int) -> None:
+    """Raise KafkaFrameError for a string that is too long."""
+    if size > STRING_BYTES_MAX:
+        text = f"a string has {size} B, and at most {STRING_BYTES_MAX} are allowed: shorten it"
+        raise KafkaFrameError(text)
+
+
 def read_string(data: memoryview, position: int, *, is_flexible: bool) -> tuple[str | None, int]:
     """Read a string that may be null."""
     if is_flexible:
         length, position = read_varint(data, position)
         length -= 1
+        check_string_size(length)
     else:
         (length,) = INT16.unpack_from(data, position)
         position += 2

@@ -8,8 +8,9 @@ contain it; `[]` before a type denotes an array; a type with fields is a structu
 
 Invariants: a count is compared with the remaining bytes, and all arrays of one message together
 have at most `ELEMENTS_MAX` elements in a request, `ANSWER_ELEMENTS_MAX` in others, tagged fields
-included; null occurs only where the schema allows it; the content of a known tagged field has the
-size that the field states. Bytes after the message are ignored, as in Kafka.
+included; null occurs only where the schema allows it; a string has at most `STRING_BYTES_MAX`; the
+content of a known tagged field has the size that the field states. Bytes after the message are
+ignored, as in Kafka.
 
 Source: KIP-482, KIP-893.
 """
@@ -25,6 +26,7 @@ from broker_layer.kafka.primitives import (
     ELEMENTS_MAX,
     INT16,
     INT32,
+    check_string_size,
     read_varint,
     too_many_elements,
 )
@@ -170,11 +172,11 @@ def _field(field: Schema, version: _Version) -> Shape:
     if kind in FIXED_BYTES:
         return _fixed(FIXED_BYTES[kind])
     assert kind in ("string", "bytes", "records"), kind
-    length = INT16 if kind == "string" else INT32
-    return _sized(length, version, is_nullable=is_nullable)
+    return _sized(version, is_string=kind == "string", is_nullable=is_nullable)
 
 
-def _sized(length: struct.Struct, version: _Version, *, is_nullable: bool) -> Shape:
+def _sized(version: _Version, *, is_string: bool, is_nullable: bool) -> Shape:
+    length = INT16 if is_string else INT32
     read = _length_reader(length, version, is_nullable=is_nullable)
 
     def check(data: memoryview, position: int, room: Room) -> int:
@@ -182,6 +184,8 @@ def _sized(length: struct.Struct, version: _Version, *, is_nullable: bool) -> Sh
         size, position = read(data, position)
         if size > len(data) - position:
             raise KafkaFrameError(f"a field has {size} B, but {len(data) - position} B are left")
+        if is_string:
+            check_string_size(size)
         return position + max(size, 0)
 
     return Shape(1 if version.is_flexible else length.size, check)

@@ -378,6 +378,7 @@ START_9 = b"\0" + struct.pack(">hi", 1, 1000)
         (3, START_3 + struct.pack(">ihi", 1, 0, 1 << 30) + bytes(1000)),
         (3, START_3 + struct.pack(">ih", 1, 2) + b"\xff\xff" + bytes(20)),
         (9, START_9 + b"\xff" * 10_000),
+        (9, varint(2**15 + 1) + b"t" * 2**15 + START_9[1:] + b"\x01\x00"),
         (9, START_9 + varint(2**32 - 1) + bytes(100)),
         (9, START_9 + b"\x02\x02t\x02" + bytes(4) + varint(1000) + b"short"),
         (9, START_9 + b"\x02\x02t\x02" + bytes(4) + b"\x01\x01\x05" + varint(2**31)),

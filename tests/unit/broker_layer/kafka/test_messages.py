@@ -16,6 +16,7 @@ from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    InitProducerIdRequest,
     MetadataRequest,
     OffsetCommitRequest,
     api_versions_response,
@@ -158,6 +159,23 @@ HOSTILE: list[tuple[ApiKey, int, bytes]] = [
 def test_hostile_counts_and_sizes(api_key: ApiKey, version: int, data: bytes) -> None:
     with pytest.raises(KafkaFrameError):
         decode_request(api_key, version, data)
+
+
+def test_a_string_is_as_long_as_in_kafka_at_most() -> None:
+    def decode(id_bytes: int) -> ApiMessage:
+        request = InitProducerIdRequest(
+            transactional_id="t" * id_bytes,
+            transaction_timeout_ms=1,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        return decode_request(ApiKey.INIT_PRODUCER_ID, 4, bytes(request.encode(version=4)))
+
+    found = decode(0x7FFF)
+    assert isinstance(found, InitProducerIdRequest)
+    assert found.transactional_id == "t" * 0x7FFF
+    with pytest.raises(KafkaFrameError, match="32768 B"):
+        decode(0x8000)
 
 
 def test_unknown_tagged_fields_are_ignored_up_to_limit() -> None:
