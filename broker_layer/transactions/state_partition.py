@@ -3,10 +3,11 @@
 Leaves the decisions to `machine`, sending markers to `marker_sender`, and the mapping of ids to
 partitions to `coordinator`.
 
-Invariants: a decision is reported only after it is durable. Nothing is decided or answered while
-the broker's session may have lapsed. Markers are sent only after their
-decision is durable, with the epoch in which this broker leads the partition. After the log failed,
-no more decisions are made.
+Invariants: a decision is reported only after it is durable. An answer for which nothing is stored
+leaves only after it is certain that no other broker had the partition before; a code on which
+clients retry needs no certainty. Nothing is decided or answered while the broker's session may have
+lapsed. Markers are sent only after their decision is durable, with the epoch in which this broker
+leads the partition. After the log failed, no more decisions are made.
 """
 
 import asyncio
@@ -88,13 +89,15 @@ class StatePartition:
         """Store a decision; return when it is durable. Raises TopicError for a refusal, or if it
         cannot be stored.
         """
-        if isinstance(decision, RequestRefused):
-            raise TopicError(
-                decision.code,
-                f"the transaction's state does not allow this request: {decision.code.name}",
-            )
         if isinstance(decision, Store):
             await self._store(machine, decision.transaction)
+            return
+        code = decision.code if isinstance(decision, RequestRefused) else ErrorCode.NONE
+        if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            await self._confirm_lead()
+        if code is not ErrorCode.NONE:
+            text = f"the transaction's state does not allow this request: {code.name}"
+            raise TopicError(code, text)
 
     def perform_nowait(self, machine: TransactionMachine, decision: Decision) -> None:
         """Start storing a decision that no client requested; a failed one is retried later."""
@@ -123,6 +126,15 @@ class StatePartition:
             if self._log is None or self._has_ended:
                 return
             self.perform_nowait(machine, machine.expire(now_ms, idle_ms_max))
+
+    async def _confirm_lead(self) -> None:
+        """Wait until it is certain that the state in memory was not old at this call. Raises
+        TopicError (see `DurableLog.confirm_lead`).
+        """
+        self.check_serving()
+        assert self._log is not None, "a serving partition has its log"
+        await self._log.confirm_lead()
+        self.check_serving()
 
     # Storing
 

@@ -21,6 +21,7 @@ from broker_layer.transactions.values import (
 from metadata.errors import StoreUnavailableError
 from tests.support.broker_layer.marker_world import OWN_ID, MarkerWorld
 from tests.support.broker_layer.stored_state import StoredState
+from tests.until import until
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 COUNT = 4
@@ -110,6 +111,25 @@ async def test_a_transaction_from_its_first_partition_to_its_last_marker() -> No
     await setting.coordinator.end(claim, committed=True)
     assert len(setting.state.records) == 4
     await setting.aclose()
+
+
+async def test_a_coordinator_that_was_replaced_answers_nothing_from_memory() -> None:
+    first, second = Setting(), Setting()
+    second.state = first.state
+    await first.lead()
+    claim = await first.open_transaction()
+    await first.coordinator.end(claim, committed=True)
+    await until(lambda: first.title() == "CompleteCommit")
+    assert first.state.holder is not None
+    first.state.holder._on_failed = lambda: None  # the news is under way
+    await second.lead()
+    await second.coordinator.add_partitions(claim, [A0])  # its next transaction
+    moved = ErrorCode.NOT_COORDINATOR
+    assert await code_of(first.coordinator.end(claim, committed=True)) is moved
+    assert await code_of(first.coordinator.end(claim, committed=False)) is moved
+    assert await code_of(first.init(ProducerIdentity(claim.producer_id, 7))) is moved
+    await first.aclose()
+    await second.aclose()
 
 
 async def test_no_marker_is_sent_before_its_decision_is_durable() -> None:
