@@ -100,8 +100,7 @@ class ClassicGroup(ClassicPhases):
     ) -> list[ClassicAction]:
         """Handle a failed append of an image: drop its assignment and start a rebalance."""
         if self._storing is not None and generation == self.generation:
-            for member in self.roster.members.values():
-                self._answer_sync(member, SyncResult(error))
+            self._refuse_syncs(error, moment)
             self._prepare_rebalance(moment)
         return self._take()
 

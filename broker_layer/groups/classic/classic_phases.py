@@ -3,7 +3,7 @@
 Leaves requests to `classic_group`, which extends this class, and the members to `roster`.
 
 Invariants: a generation never decreases; a group is STABLE only after its generation was stored; a
-waiter that is removed from a member is answered.
+waiter that is removed from a member is answered, and the member's session then begins again.
 Source: Kafka's group protocol; KIP-134 (initial delay), KIP-345 (static members).
 """
 
@@ -60,8 +60,7 @@ class ClassicPhases:
 
     def _prepare_rebalance(self, moment: Moment) -> None:
         self._storing = None
-        for member in self.roster.members.values():
-            self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS, moment)
         is_initial = self.state is GroupState.EMPTY
         self._deadlines = PhaseDeadlines(is_initial=is_initial)
         self.state = GroupState.PREPARING_REBALANCE
@@ -164,6 +163,12 @@ class ClassicPhases:
         if member.sync_waiter is not None:
             self._actions.append(AnswerSync(member.sync_waiter, result))
             member.sync_waiter = None
+
+    def _refuse_syncs(self, error: ErrorCode, moment: Moment) -> None:
+        for member in self.roster.members.values():
+            if member.sync_waiter is not None:
+                self._touch(member, moment)
+                self._answer_sync(member, SyncResult(error))
 
     def _current(self, member: ClassicMember) -> JoinResult:
         """Return a member's generation, and for the leader also the list of members."""

@@ -54,3 +54,35 @@ def test_an_id_that_was_given_to_a_client_is_not_one_of_an_instance() -> None:
     pending = driver.joins[driver.join(id_required=True)].member_id
     refused = driver.joins[driver.join(pending, instance="i")]
     assert refused.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_dies_after_a_long_sync_is_removed() -> None:
+    driver = Driver()
+    waiters = [driver.join(instance=each) for each in ("i0", "i1")]
+    driver.advance(6_000)
+    leader, member = (driver.joins[each].member_id for each in waiters)
+    waiting = driver.sync(member, instance="i1")
+    for _ in range(4):  # the leader lives, and takes longer than a session to assign
+        driver.advance(SESSION_MS // 2)
+        driver.beat(leader, instance="i0")
+    driver.leave((leader, "i0"))
+    assert driver.syncs[waiting].error is ErrorCode.REBALANCE_IN_PROGRESS
+    driver.advance(SESSION_MS - 1)
+    assert list(driver.group.roster.members) == [member]
+    driver.advance(1)
+    assert driver.state() is GroupState.EMPTY
+
+
+def test_a_member_that_dies_after_a_refused_store_is_removed() -> None:
+    driver = Driver()
+    waiters = [driver.join(instance=each) for each in ("i0", "i1")]
+    driver.advance(6_000)
+    leader, member = (driver.joins[each].member_id for each in waiters)
+    driver.is_storing = False
+    driver.sync(member, instance="i1")
+    driver.sync(leader, instance="i0")
+    driver.advance(2 * SESSION_MS)
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    driver.perform(driver.group.store_failed(driver.group.generation, code, driver.moment))
+    driver.advance(REBALANCE_MS)
+    assert driver.state() is GroupState.EMPTY
