@@ -8,6 +8,7 @@ Source: Kafka's group protocol; KIP-134 (initial delay), KIP-345 (static members
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.roster import NEVER_MS, ClassicMember, Roster
@@ -24,6 +25,10 @@ from broker_layer.groups.values import (
     SyncResult,
 )
 from broker_layer.kafka.error_codes import ErrorCode
+
+ABSENT_WAIT_MS_MIN: Final = 1_000
+"""Minimum time between looks at a group whose members are all static and have not rejoined: a
+member may have any rebalance timeout, even 0."""
 
 
 @dataclass(slots=True)
@@ -96,7 +101,8 @@ class ClassicPhases:
                 self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if self.roster.members and not self.roster.elect_joined_leader():
             # Only static members are left and none has rejoined: wait for their sessions to end.
-            self._deadlines.join_ms = moment.now_ms + self.roster.rebalance_timeout_ms()
+            wait_ms = max(self.roster.rebalance_timeout_ms(), ABSENT_WAIT_MS_MIN)
+            self._deadlines.join_ms = moment.now_ms + wait_ms
             return
         self.generation += 1
         self.state_changed_ms = moment.wall_ms

@@ -86,3 +86,17 @@ def test_a_member_that_dies_after_a_refused_store_is_removed() -> None:
     driver.perform(driver.group.store_failed(driver.group.generation, code, driver.moment))
     driver.advance(REBALANCE_MS)
     assert driver.state() is GroupState.EMPTY
+
+
+def test_a_group_looks_for_absent_members_once_in_a_while_whatever_their_timeout_is() -> None:
+    driver = Driver()
+    waiters = [driver.join(), driver.join(instance="i1", rebalance_ms=0)]
+    driver.advance(6_000)
+    leader, member = (driver.joins[each].member_id for each in waiters)
+    driver.sync(member, instance="i1")
+    driver.sync(leader)
+    driver.leave((leader, None))
+    driver.perform(driver.group.on_time(driver.moment))
+    assert driver.group.next_deadline_ms() == driver.now_ms + 1_000
+    driver.advance(SESSION_MS)
+    assert driver.state() is GroupState.EMPTY
