@@ -4,13 +4,16 @@ Leaves the phases of a rebalance to `classic_phases`, offsets to `offset_table`,
 answering to the shell, which performs the returned actions in order.
 
 Invariants: each parked request is answered exactly once; a member that is not the leader and has
-not changed rejoins without a rebalance.
+not changed rejoins without a rebalance; the metadata of all members fits in a record.
 Source: Kafka's group protocol; KIP-345, KIP-394, KIP-447, KIP-559, KIP-814.
 """
+
+from typing import Final
 
 from broker_layer.groups.classic.classic_phases import ClassicPhases
 from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.records import RECORD_BYTES_MAX
 from broker_layer.groups.roster import NEVER_MS, ClassicMember
 from broker_layer.groups.values import (
     NO_MEMBER_ID,
@@ -23,11 +26,16 @@ from broker_layer.groups.values import (
     JoinResult,
     MemberImage,
     Moment,
+    Protocols,
     StoreGroup,
     SyncRequested,
     SyncResult,
 )
 from broker_layer.kafka.error_codes import ErrorCode
+
+PENDING_IDS_MAX: Final = 2_000
+"""Maximum number of ids of one group that clients got and did not use yet. The oldest one is
+dropped first: clients use an id at once, and one whose id is unknown gets another."""
 
 
 class ClassicGroup(ClassicPhases):
@@ -50,7 +58,7 @@ class ClassicGroup(ClassicPhases):
 
     def join(self, event: JoinRequested, moment: Moment) -> list[ClassicAction]:
         """Handle a JoinGroup: answer it, or park it until the rebalance completes."""
-        if not self._has_room_for(event.member_id):
+        if not self._has_room_for(event.member_id) or not self._fits(event):
             self._refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
         elif not self._supports(event):
             self._refuse_join(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -198,7 +206,10 @@ class ClassicGroup(ClassicPhases):
             else:
                 self._rejoin_static(event, moment)
         elif event.is_id_required:
-            self.roster.pending[event.new_member_id] = moment.now_ms + event.session_timeout_ms
+            pending = self.roster.pending
+            if len(pending) >= PENDING_IDS_MAX:
+                del pending[next(iter(pending))]
+            pending[event.new_member_id] = moment.now_ms + event.session_timeout_ms
             self._refuse_join(event, ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
         else:
             self._add(event, event.new_member_id, moment)
@@ -312,6 +323,18 @@ class ClassicGroup(ClassicPhases):
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member is not None or len(self.roster.members) < size_max
 
+    def _fits(self, event: JoinRequested) -> bool:
+        """Return whether the group's record has room for the metadata of a member that joins."""
+        static_id = None
+        if event.instance_id is not None:
+            static_id = self.roster.static_id(event.instance_id)
+        held = sum(
+            _metadata_bytes(member.protocols)
+            for member_id, member in self.roster.members.items()
+            if member_id not in (event.member_id, static_id)
+        )
+        return held + _metadata_bytes(event.protocols) <= RECORD_BYTES_MAX
+
     def _supports(self, event: JoinRequested) -> bool:
         if not self.roster.members:
             return bool(event.protocol_type and event.protocols)
@@ -353,6 +376,10 @@ class ClassicGroup(ClassicPhases):
     ) -> None:
         answered_id = event.member_id if member_id is None else member_id
         self._actions.append(AnswerJoin(event.waiter, JoinResult(error, answered_id)))
+
+
+def _metadata_bytes(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def _member_of(image: MemberImage, now_ms: int) -> ClassicMember:

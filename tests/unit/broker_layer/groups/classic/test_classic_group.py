@@ -1,7 +1,8 @@
 """All transitions and refusals of a classic group."""
 
-from broker_layer.groups.classic.classic_group import ClassicGroup
+from broker_layer.groups.classic.classic_group import PENDING_IDS_MAX, ClassicGroup
 from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.records import RECORD_BYTES_MAX
 from broker_layer.groups.values import GroupState
 from broker_layer.kafka.error_codes import ErrorCode
 from tests.support.broker_layer.classic_driver import REBALANCE_MS, SESSION_MS, Driver
@@ -367,3 +368,29 @@ def test_a_moving_group_answers_parked_requests() -> None:
     joining = driver.join()
     driver.perform(driver.group.end(ErrorCode.NOT_COORDINATOR))
     assert driver.joins[joining].error is ErrorCode.NOT_COORDINATOR
+
+
+def test_the_oldest_unused_id_is_dropped_at_the_limit() -> None:
+    driver = Driver()
+    waiters = [driver.join(id_required=True) for _ in range(PENDING_IDS_MAX + 1)]
+    assert len(driver.group.roster.pending) == PENDING_IDS_MAX
+    oldest, next_oldest = (driver.joins[each].member_id for each in waiters[:2])
+    assert driver.joins[driver.join(oldest)].error is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.join(next_oldest)
+    assert list(driver.group.roster.members) == [next_oldest]
+
+
+def test_a_member_whose_metadata_does_not_fit_in_the_groups_record_is_refused() -> None:
+    driver = Driver()
+    half = RECORD_BYTES_MAX // 2 - len("range")
+    large, full = (("range", bytes(half)),), (("range" * RECORD_BYTES_MAX, b""),)
+    driver.join(instance="i", protocols=large)
+    driver.join(protocols=large)
+    refused = driver.joins[driver.join(protocols=(("range", b"x"),))]
+    assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    refused = driver.joins[driver.join(instance="i", protocols=full)]
+    assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert len(driver.group.roster.members) == 2
+    driver.join(instance="i", protocols=large)
+    driver.advance(6_000)
+    assert driver.state() is GroupState.COMPLETING_REBALANCE, "each counts once"
