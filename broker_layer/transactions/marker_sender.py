@@ -25,6 +25,7 @@ from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.marker_job import MarkerEntry, MarkerJob
 from broker_layer.transactions.ports import LocalMarkers, NoLeader, PartitionLeaders
 from broker_layer.transactions.values import Marker, TopicPartition
+from broker_layer.turns import Turns, slices
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError
 
@@ -185,10 +186,19 @@ class MarkerSender:
             self._settle(batch, codes)
 
     async def _write_here(self, batch: list[MarkerEntry]) -> None:
-        # Append all of them before waiting for the first one.
-        writes = [self._local.write(entry.partition, entry.job.marker) for entry in batch]
-        for entry, write in zip(batch, writes, strict=True):
-            self._settle([entry], [await _code_of(write)])
+        """Append markers without waiting for the commit of any: each is settled by itself, because
+        they are those of many transactions, and a partition may not commit for minutes.
+        """
+        turns = Turns()
+        for some in slices(batch):
+            for entry in some:
+                if not entry.job.is_cancelled:
+                    write = self._local.write(entry.partition, entry.job.marker)
+                    self._tasks.start(self._settle_one(entry, write))
+            await turns.pass_on()
+
+    async def _settle_one(self, entry: MarkerEntry, write: Awaitable[ErrorCode]) -> None:
+        self._settle([entry], [await _code_of(write)])
 
     def _settle(self, batch: list[MarkerEntry], codes: list[ErrorCode]) -> None:
         again: list[MarkerEntry] = []

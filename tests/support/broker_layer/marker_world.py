@@ -31,6 +31,8 @@ class MarkerWorld:
         self.requests: list[tuple[int, int]] = []
         """Broker and number of markers of each request."""
         self.answer_delay_s = 0.01
+        self.uncommitted: dict[TopicPartition, asyncio.Event] = {}
+        """Partitions here that commit nothing before their event."""
         self.config = TransactionConfig(markers_per_request_max=10)
         self.sender = MarkerSender(OWN_ID, self, self, _Remote(self), self.config, Random(3))
 
@@ -54,6 +56,8 @@ class MarkerWorld:
 
     async def _answer(self, partition: TopicPartition) -> ErrorCode:
         await asyncio.sleep(self.answer_delay_s)
+        if partition in self.uncommitted:
+            await self.uncommitted[partition].wait()
         code = self.next_code(partition)
         return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 

@@ -8,6 +8,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.marker_job import MarkerJob
 from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import Marker, TopicPartition
+from broker_layer.turns import SLICE_ELEMENTS
 from tests.support.broker_layer.marker_world import OWN_ID, MarkerWorld
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -182,4 +183,38 @@ async def test_a_cancelled_job_is_neither_sent_nor_reported() -> None:
     await asyncio.sleep(10)
     assert world.written == [(2, A0, MARKER), (2, B0, other)]
     assert stored == [B0]
+    await world.sender.aclose()
+
+
+async def test_a_partition_that_does_not_commit_holds_up_no_other_transaction_here() -> None:
+    world, stuck, other = MarkerWorld(), list[TopicPartition](), list[TopicPartition]()
+    world.leaders = {A0: 2, B0: 2}
+    world.codes = {A0: [None]}  # both markers go to the next leader in one batch
+    world.sender.send(job_of(stuck), [A0])
+    world.sender.send(job_of(other, MARKER._replace(producer_id=8)), [B0])
+    world.leaders = {A0: OWN_ID, B0: OWN_ID}
+    world.uncommitted = {A0: asyncio.Event()}
+    await asyncio.sleep(5)
+    assert (stuck, other) == ([], [B0])
+    world.uncommitted[A0].set()
+    await asyncio.sleep(1)
+    assert stuck == [A0]
+    await world.sender.aclose()
+
+
+async def test_the_markers_of_many_partitions_here_pass_the_loop_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker_layer.turns.TURN_S", -1)
+    world, stored = MarkerWorld(), list[TopicPartition]()
+    partitions = [TopicPartition("a", number) for number in range(1_000)]
+    world.leaders = dict.fromkeys(partitions, OWN_ID)
+    world.sender.send(job_of(stored), partitions)
+    steps = 0
+    while len(world.written) < len(partitions):
+        await asyncio.sleep(0)
+        steps += 1
+    assert steps >= len(partitions) // SLICE_ELEMENTS
+    await asyncio.sleep(1)
+    assert sorted(stored) == partitions
     await world.sender.aclose()
