@@ -36,8 +36,9 @@ def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -
     """Assign to each member consecutive partitions of each of its topics."""
     given: dict[str, list[Partition]] = {each.member_id: [] for each in members}
     ordered = sorted(members, key=lambda each: each.order_key)
+    topics = {each.member_id: dict.fromkeys(each.topic_ids) for each in ordered}
     for topic_id in sorted(counts):
-        readers = [each.member_id for each in ordered if topic_id in each.topic_ids]
+        readers = [name for name, read in topics.items() if topic_id in read]
         if not readers:
             continue
         share, extra = divmod(counts[topic_id], len(readers))
@@ -51,15 +52,17 @@ def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -
 
 def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
     """Assign about the same number of partitions to each member; keep its earlier ones."""
-    readers: dict[bytes, list[str]] = {
-        topic_id: [each.member_id for each in members if topic_id in each.topic_ids]
+    topics = {each.member_id: dict.fromkeys(each.topic_ids) for each in members}
+    readers: dict[bytes, tuple[str, ...]] = {
+        topic_id: tuple(name for name, read in topics.items() if topic_id in read)
         for topic_id in sorted(counts)
     }
     given: dict[str, dict[Partition, None]] = {each.member_id: {} for each in members}
     taken: dict[Partition, None] = {}
     for member in members:
+        read = topics[member.member_id]
         for topic_id, partition in member.target:
-            is_there = partition < counts.get(topic_id, 0) and topic_id in member.topic_ids
+            is_there = partition < counts.get(topic_id, 0) and topic_id in read
             if is_there and (topic_id, partition) not in taken:
                 given[member.member_id][topic_id, partition] = None
                 taken[topic_id, partition] = None
@@ -68,7 +71,7 @@ def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int])
         if names:
             partitions = [(topic_id, each) for each in range(counts[topic_id])]
             free = [each for each in partitions if each not in taken]
-            missing.setdefault(tuple(names), []).extend(free)
+            missing.setdefault(names, []).extend(free)
     for group in sorted(missing, key=lambda each: (len(each), each)):
         _assign_free(missing[group], group, given)
     _balance(given, readers)
@@ -87,33 +90,39 @@ def _assign_free(
         heapq.heapreplace(heap, (count + 1, number))
 
 
-def _balance(given: dict[str, dict[Partition, None]], readers: Mapping[bytes, list[str]]) -> None:
+def _balance(
+    given: dict[str, dict[Partition, None]], readers: Mapping[bytes, tuple[str, ...]]
+) -> None:
     """Move partitions, one by one, from the members with the most to members with at least two
     fewer.
 
     It ends because each move lowers the sum of the squares of the members' counts.
     """
-    while (move := _next_move(given, readers)) is not None:
+    groups = list(dict.fromkeys(names for names in readers.values() if names))
+    numbers = {names: number for number, names in enumerate(groups)}
+    group_of = {topic_id: numbers[names] for topic_id, names in readers.items() if names}
+    while (move := _next_move(given, groups, group_of)) is not None:
         giver, partition, taker = move
         del given[giver][partition]
         given[taker][partition] = None
 
 
 def _next_move(
-    given: dict[str, dict[Partition, None]], readers: Mapping[bytes, list[str]]
+    given: dict[str, dict[Partition, None]],
+    groups: list[tuple[str, ...]],
+    group_of: Mapping[bytes, int],
 ) -> tuple[str, Partition, str] | None:
-    takers = {
-        topic_id: min(names, key=lambda each: len(given[each]))
-        for topic_id, names in readers.items()
-        if names
-    }
-    least = min((len(given[each]) for each in takers.values()), default=0)
+    """Return the next move. `groups` are the sets of members that read the same topics: a topic is
+    looked up by the number of its set, because a group may read thousands.
+    """
+    takers = [min(names, key=lambda each: len(given[each])) for names in groups]
+    least = min((len(given[each]) for each in takers), default=0)
     for giver in sorted(given, key=lambda each: -len(given[each])):
         count = len(given[giver])
         if count < least + 2:
             return None
         for partition in reversed(given[giver]):
-            taker = takers[partition[0]]
+            taker = takers[group_of[partition[0]]]
             if len(given[taker]) + 1 < count:
                 return giver, partition, taker
     return None

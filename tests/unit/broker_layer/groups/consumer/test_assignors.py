@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from broker_layer.groups.consumer.assignors import (
     Assignor,
@@ -189,3 +190,32 @@ def test_uniform_moves_partitions_of_members_with_fewer_if_the_first_cannot_give
     earlier = {"m0": _partitions(A, *range(6)), "m1": _partitions(B, 0, 1, 2)}
     targets = assign_uniform(_members([[A], [B], [B]], earlier), {A: 6, B: 3})
     assert _sizes(targets) == [6, 2, 1]
+
+
+class CountedName(str):
+    """A member's id that counts its look-ups."""
+
+    __slots__ = ()
+    looks = 0
+
+    @override
+    def __hash__(self) -> int:
+        CountedName.looks += 1
+        return super().__hash__()
+
+
+def test_a_member_of_a_group_with_many_topics_joins_without_a_look_at_each_for_each_move() -> None:
+    ids = [b"%016d" % number for number in range(200)]
+    counts = dict.fromkeys(ids, 4)
+    names = [CountedName(f"m{number}") for number in range(20)]
+    targets: Targets = {}
+    for joined in (19, 20):
+        CountedName.looks = 0
+        members = [
+            SubscribedMember(name, name, tuple(ids), targets.get(name, ()))
+            for name in names[:joined]
+        ]
+        targets = assign_uniform(members, counts)
+    moved = len(targets[names[-1]])
+    assert moved == 40
+    assert CountedName.looks < 5 * len(names) * len(ids), "not for each of the 40 moves"
