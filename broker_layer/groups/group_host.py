@@ -189,23 +189,27 @@ class GroupHost:
 
     # ---- groups of KIP-848 ---------------------------------------------------------------------
 
-    def make_consumer(self, group_id: str) -> None:
-        """Remove a group of the other type if it has no members. Raises TopicError if it has."""
+    def require_no_classic_members(self, group_id: str) -> None:
+        """Raise TopicError if a group of the other type has members."""
         classic = self.shard.groups.get(group_id)
-        if classic is not None:
-            if classic.state is not GroupState.EMPTY or classic.roster.pending:
-                text = f"Group {group_id} is not a consumer group."
-                raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-            if self.shard.is_stored(group_id):
-                self.write([GroupRemoved(group_id)])
-            del self.shard.groups[group_id]
+        if classic is not None and (
+            classic.state is not GroupState.EMPTY or classic.roster.pending
+        ):
+            text = f"Group {group_id} is not a consumer group."
+            raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
     def store_consumer(self, group_id: str) -> None:
-        """Append the changes of a group; undo them if that fails. Raises TopicError."""
+        """Append the changes of a group; undo them if that fails. With its first member it replaces
+        a group of the other type, which stays if nothing is stored. Raises TopicError.
+        """
         group = self.shard.consumers.get(group_id)
         if group is not None:
+            changed = group.changed_records()
+            is_replacing = bool(changed) and self.shard.is_classic_stored(group_id)
             try:
-                self.write(group.changed_records())
+                self.write([GroupRemoved(group_id), *changed] if is_replacing else changed)
+                if changed:
+                    self.shard.groups.pop(group_id, None)
             except TopicError:
                 group.restore(self.clock.moment().now_ms)
                 raise

@@ -80,8 +80,9 @@ class GroupShard:
             case ClassicImage():
                 self._stored[record.group_id] = record
             case GroupRemoved(group_id):
-                self._stored.pop(group_id, None)
-                self.consumers.pop(group_id, None)
+                # A classic group may be replaced by one of KIP-848 whose records come next.
+                if self._stored.pop(group_id, None) is None:
+                    self.consumers.pop(group_id, None)
 
     def finish_load(self, now_ms: int) -> None:
         """Create the loaded groups; each member's session begins now."""
@@ -161,4 +162,9 @@ class GroupShard:
     def is_stored(self, group_id: str) -> bool:
         """Whether the log has the group."""
         consumers = self.consumers.get(group_id)
-        return group_id in self._stored or (consumers is not None and consumers.is_stored)
+        is_consumer = consumers is not None and consumers.is_stored
+        return self.is_classic_stored(group_id) or is_consumer
+
+    def is_classic_stored(self, group_id: str) -> bool:
+        """Whether the log has a classic group of this id."""
+        return group_id in self._stored

@@ -120,7 +120,7 @@ class ConsumerGroupHandlers:
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         member_id = request.member_id or self._coordinator.new_member_id("member")
         if request.member_epoch == JOIN_EPOCH:
-            host.make_consumer(group_id)
+            host.require_no_classic_members(group_id)
             group = host.shard.consumer_or_new(group_id)
         elif group_id in host.shard.consumers:
             group = host.shard.consumers[group_id]

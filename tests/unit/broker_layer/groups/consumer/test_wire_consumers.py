@@ -248,6 +248,26 @@ async def test_a_group_changes_its_type_only_without_members() -> None:
             assert await fetch(again) == (8, ErrorCode.NONE)
 
 
+async def test_a_refused_member_replaces_no_classic_group() -> None:
+    """The classic group says since when its offsets are unused: without it they expired."""
+    async with open_world() as world:
+        member, generation = await bring_up(world)
+        await commit(world, 8, member=member, generation=generation)
+        world.wall_ms += world.coordinator.config.offsets_retention_ms
+        await leave(world, member)
+        stored = list(world.records)
+        refused = await send(world, pattern="(")
+        assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        refused = await send(world, topics=["t" * 30_000] * 200)
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        await world.coordinator.expire()
+        await world.turn()
+        assert await fetch(world) == (8, ErrorCode.NONE)
+        assert world.records == stored
+        assert (await send(world, topics=["orders"])).error_code == ErrorCode.NONE
+        assert not world.coordinator.host_at(0).shard.groups
+
+
 async def test_members_survive_a_reload() -> None:
     async with open_world() as world:
         await send(world, topics=["orders"])
