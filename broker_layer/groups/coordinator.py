@@ -12,16 +12,15 @@ Source: topics design, "The mapping" (groups).
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
-from typing import Final
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.consumer.consumer_records import GroupRecordError
 from broker_layer.groups.group_host import Clock, GroupHost
-from broker_layer.groups.records import TransactionEnded, committed_records, removed_records
+from broker_layer.groups.records import TransactionEnded, committed_records
 from broker_layer.groups.retention import expire_group
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.timers import TimerKey, Timers
@@ -29,8 +28,7 @@ from broker_layer.groups.topics import GroupTopics
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.durable_log import DurableLog, OpenDurableLog
-
-_YIELD_EVERY_GROUPS: Final = 16
+from broker_layer.turns import Turns
 
 
 class GroupCoordinator:
@@ -176,44 +174,28 @@ class GroupCoordinator:
         host.write([ended])
         await host.settled()
 
-    async def remove_topics(self, names: Iterable[str]) -> None:
-        """Remove all offsets of topics that are certainly deleted."""
-        gone = list(names)
-        for host in list(self._hosts.values()):
-            for group_id, offsets in list(host.shard.offsets.groups.items()):
-                places = [
-                    (name, partition)
-                    for name in gone
-                    for partition in offsets.committed.get(name, {})
-                ]
-                with contextlib.suppress(TopicError):
-                    host.write(removed_records(group_id, places))
-
     async def expire(self) -> None:
         """Remove offsets after their retention or after their topic is gone, and empty groups. A
         topic is gone if it is missing at this call and was at the last one.
         """
-        absent = self._absent_topics()
-        await self.remove_topics(name for name in absent if name in self._absent_before)
-        self._absent_before = absent
+        absent, turns = dict[str, None](), Turns()
         for host in list(self._hosts.values()):
             host.shard.offsets.drop_idle_producers(self._clock.wall_clock_ms())
-            for number, group_id in enumerate(host.shard.group_ids()):
+            for group_id in host.shard.group_ids():
+                missing = self._absent_topics(host, group_id)
+                absent.update(missing)
+                gone = [each for each in missing if each in self._absent_before]
                 with contextlib.suppress(TopicError):
-                    expire_group(host, group_id, self.topics)
-                if number % _YIELD_EVERY_GROUPS == 0:
-                    await asyncio.sleep(0)
+                    expire_group(host, group_id, self.topics, gone)
+                await turns.pass_on()
+        self._absent_before = absent
 
-    def _absent_topics(self) -> dict[str, None]:
-        if not self.topics.is_complete:
+    def _absent_topics(self, host: GroupHost, group_id: str) -> dict[str, None]:
+        offsets = host.shard.offsets.of(group_id)
+        if offsets is None or not self.topics.is_complete:
             return {}
-        return {
-            topic: None
-            for host in self._hosts.values()
-            for offsets in host.shard.offsets.groups.values()
-            for topic in offsets.committed
-            if self.topics.topic_id_of(topic) is None
-        }
+        is_there = self.topics.topic_id_of
+        return {topic: None for topic in offsets.committed if is_there(topic) is None}
 
     # ---- internals -----------------------------------------------------------------------------
 

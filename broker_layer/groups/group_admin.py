@@ -25,7 +25,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on
-from broker_layer.turns import Turns
+from broker_layer.turns import Turns, slices
 from metadata.security.acls import ResourceType
 
 _NOT_FOUND_VERSION: Final = 6
@@ -64,14 +64,20 @@ class GroupAdminHandlers:
         del context
         states = [each.lower() for each in request.states_filter or ()]
         types = [each.lower() for each in request.types_filter or ()]
+        groups, turns = list[ListGroupsResponse.ListedGroup](), Turns()
         try:
-            groups = [
-                listed
-                for host in self._coordinator.hosts()
-                for listed in _listed(host)
-                if not states or listed.group_state.lower() in states
-                if not types or listed.group_type in types
-            ]
+            for host in self._coordinator.hosts():
+                found = list[ListGroupsResponse.ListedGroup]()
+                for some in slices(host.shard.group_ids()):
+                    found += [
+                        listed
+                        for listed in _listed(host, some)
+                        if not states or listed.group_state.lower() in states
+                        if not types or listed.group_type in types
+                    ]
+                    await turns.pass_on()
+                if host.refusal is None:  # else another broker lists them
+                    groups += found
         except TopicError as error:
             return ListGroupsResponse(error_code=error.code, groups=[])
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
@@ -80,8 +86,9 @@ class GroupAdminHandlers:
         """Serve DeleteGroups: delete groups without members, and their offsets."""
         assert isinstance(request, DeleteGroupsRequest)
         del context
-        results = []
+        results, turns = [], Turns()
         for group_id in request.groups_names:
+            await turns.pass_on()
             error = ErrorCode.NONE
             try:
                 await self._delete(group_id)
@@ -156,15 +163,16 @@ def _undescribed(
     )
 
 
-def _listed(host: GroupHost) -> list[ListGroupsResponse.ListedGroup]:
+def _listed(host: GroupHost, group_ids: list[str]) -> list[ListGroupsResponse.ListedGroup]:
     listed = []
-    for group_id in host.shard.group_ids():
+    for group_id in group_ids:
         group, consumers = host.shard.classic(group_id), host.shard.consumers.get(group_id)
         if consumers is not None:
             shown = (CONSUMER_PROTOCOL_TYPE, consumers.state, CONSUMER_TYPE)
-        else:
-            assert group is not None, "its id is in the list"
+        elif group is not None:
             shown = (group.protocol_type, group.state.value, CLASSIC_TYPE)
+        else:
+            continue  # it was removed meanwhile
         protocol_type, state, group_type = shown
         listed.append(
             ListGroupsResponse.ListedGroup(

@@ -5,6 +5,8 @@ Leaves the rules to `offset_expiry`, and the times of the checks to `coordinator
 Source: KIP-211; Kafka's offset expiration of groups with and without members.
 """
 
+from collections.abc import Sequence
+
 from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.consumer.consumer_group import ConsumerGroup
 from broker_layer.groups.group_host import GroupHost
@@ -15,14 +17,17 @@ from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState
 
 
-def expire_group(host: GroupHost, group_id: str, topics: GroupTopics) -> None:
-    """Write the removal of expired offsets. Raises TopicError if the log does not accept it."""
+def expire_group(host: GroupHost, group_id: str, topics: GroupTopics, gone: Sequence[str]) -> None:
+    """Write the removal of expired offsets, and of those of topics that are gone. Raises TopicError
+    if the log does not accept it.
+    """
     shard = host.shard
     offsets = shard.offsets.of(group_id)
     group = shard.groups.get(group_id)
     consumers = shard.consumers.get(group_id)
     if offsets is not None:
-        places = _stale(offsets, topics) + _expired(host, group, consumers, offsets)
+        places = [(topic, each) for topic in gone for each in offsets.committed[topic]]
+        places += _stale(offsets, topics) + _expired(host, group, consumers, offsets)
         host.write(removed_records(group_id, list(dict.fromkeys(places))))
     if consumers is not None and consumers.members:
         return

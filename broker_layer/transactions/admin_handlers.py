@@ -19,6 +19,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.request_context import RequestContext
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.values import TopicPartition, Transaction, TransactionState
+from broker_layer.turns import Turns, slices
 
 _Described = DescribeTransactionsResponse.TransactionState
 _Topic = _Described.TopicData
@@ -37,7 +38,10 @@ class AdminHandlers:
         """Answer DescribeTransactions."""
         assert isinstance(request, DescribeTransactionsRequest), "the dispatcher selects by API"
         del context
-        states = [self._described(each) for each in dict.fromkeys(request.transactional_ids)]
+        states, turns = [], Turns()
+        for each in dict.fromkeys(request.transactional_ids):
+            states.append(self._described(each))
+            await turns.pass_on()
         return DescribeTransactionsResponse(transaction_states=states)
 
     async def list_all(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
@@ -52,18 +56,20 @@ class AdminHandlers:
                 error_code=error.code, unknown_state_filters=[], transaction_states=[]
             )
         now_ms = self._coordinator.now_ms()
-        return ListTransactionsResponse(
-            error_code=ErrorCode.NONE,
-            unknown_state_filters=unknown,
-            transaction_states=[
+        listed, turns = list[_Listed](), Turns()
+        for some in slices(transactions):
+            listed += [
                 _Listed(
                     transactional_id=each.transactional_id,
                     producer_id=each.producer_id,
                     transaction_state=each.state.title,
                 )
-                for each in transactions
+                for each in some
                 if _is_wanted(each, request, now_ms)
-            ],
+            ]
+            await turns.pass_on()
+        return ListTransactionsResponse(
+            error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=listed
         )
 
     def _described(self, transactional_id: str) -> _Described:

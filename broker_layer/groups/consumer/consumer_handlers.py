@@ -33,6 +33,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on, sees_topic
+from broker_layer.turns import Turns
 from metadata.security.acls import ResourceType
 
 _OWN_MEMBER_ID_VERSION: Final = 1
@@ -81,8 +82,9 @@ class ConsumerGroupHandlers:
     async def describe(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Serve ConsumerGroupDescribe."""
         assert isinstance(request, ConsumerGroupDescribeRequest)
-        groups = []
+        groups, turns = [], Turns()
         for group_id in request.group_ids:
+            await turns.pass_on()
             try:
                 if not group_id:
                     raise TopicError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")

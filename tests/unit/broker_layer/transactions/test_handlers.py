@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from broker_layer import turns
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.errors import TopicError
 from broker_layer.java_hash import partition_of_key
@@ -28,7 +29,9 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.transactions.values import TopicPartition
+from broker_layer.turns import SLICE_ELEMENTS
 from tests.support.broker_layer.model_cluster import NOW_MS, STATE_PARTITIONS, Cluster
+from tests.support.loop_passes import counting_passes
 
 STATE_OF_T = partition_of_key("t", STATE_PARTITIONS)
 
@@ -290,6 +293,24 @@ async def test_list_and_its_filters(cluster: Cluster) -> None:
     assert await list_all(cluster, states=("Odd",)) == ([], ["Odd"])
     assert await list_all(cluster, producer_ids=(1001, 5)) == ([u], [])
     assert await list_all(cluster, longer_than_ms=1000) == ([u], [])
+
+
+@pytest.mark.parametrize("api", ["list", "describe"])
+async def test_other_work_runs_while_many_ids_are_shown(
+    cluster: Cluster, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    names = [f"t{number}" for number in range(3 * SLICE_ELEMENTS)]
+    for each in names:
+        await cluster.brokers[0].coordinator.init_producer_id(each, 1000, None)
+    async with counting_passes() as passes:
+        if api == "list":
+            found, _ = await list_all(cluster)
+            assert len(found) == len(names)
+        else:
+            answer = await describe(cluster, *names)
+            assert all(each.error_code == 0 for each in answer.transaction_states)
+        assert passes.now >= len(names) // SLICE_ELEMENTS
 
 
 async def test_a_stopping_broker_refuses_requests(cluster: Cluster) -> None:
