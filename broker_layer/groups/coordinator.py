@@ -67,7 +67,7 @@ class GroupCoordinator:
             log = await open_log(
                 load=shard.load,
                 snapshot=shard.snapshot,
-                on_failed=lambda: self._on_failed(partition, host),
+                on_failed=host.end,  # the partition manager resigns it, and loads it again
             )
         except GroupRecordError as error:
             self._loading.pop(partition, None)
@@ -220,9 +220,3 @@ class GroupCoordinator:
         for host in self._hosts.values():
             for group in host.shard.consumers.values():
                 group.note_topics_changed()
-
-    def _on_failed(self, partition: int, host: GroupHost) -> None:
-        """Drop a partition whose log failed; the partition manager resigns and loads it again."""
-        if self._hosts.get(partition) is host:
-            del self._hosts[partition]
-        host.end()

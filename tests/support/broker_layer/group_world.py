@@ -70,6 +70,7 @@ class MemoryLog:
         self.is_held = False
         self.refusal: TopicError | None = None
         self.waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self.closed = 0
 
     async def open(
         self,
@@ -112,6 +113,7 @@ class MemoryLog:
         self.on_failed()
 
     async def aclose(self) -> None:
+        self.closed += 1
         self.release()
 
 

@@ -179,6 +179,9 @@ async def test_a_sync_fails_with_the_log() -> None:
         world.log.fail()
         assert (await syncing).error_code == ErrorCode.NOT_COORDINATOR
         assert await beat(world, member, generation) == ErrorCode.NOT_COORDINATOR
+        assert world.log.closed == 0, "its opener closes it"
+        await world.coordinator.resign(0)
+        assert world.log.closed == 1
 
 
 async def test_an_assignment_too_large_for_the_log_is_refused() -> None:
