@@ -9,7 +9,7 @@ needed, and no change after `E` is older than it. A ledger without `E` was cut o
 the ledger before it counts.
 
 Invariants: nothing is loaded before the end of the newest ledger is listed; records of only one
-ledger are loaded, in their order.
+ledger are loaded, in their order, and other work of the loop runs meanwhile.
 
 Source: topics design, "State entries"; protocol rule 11.6.
 """
@@ -23,6 +23,7 @@ from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_takeover import is_unreadable
 from broker_layer.log.reading.segment_reading import SegmentReaders
 from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.turns import Turns, slices
 from metadata.topics.partition import PartitionRecord, PartitionSegment
 
 SNAPSHOT: Final = b"S"
@@ -94,20 +95,29 @@ class _Loading:
         """Load one ledger if its snapshot is complete; return whether it is. Raises TopicError."""
         assert segment.end_offset is not None
         last = segment.end_offset - segment.base_offset - 1
-        snapshot: list[bytes] = []
+        snapshot, changes = list[bytes](), list[bytes]()
         next_id = 0
         while next_id <= last:
             found = await self._readers.read(segment.ledger_id, next_id, last, READ_BYTES)
             for entry_id, data in found:
                 kind, record = bytes(data[:1]), bytes(data[1:])
                 if self.has_loaded:
-                    self._load(record)
+                    changes.append(record)
                 elif kind == SNAPSHOT_END:
                     self.has_loaded = True
-                    for part in snapshot:
-                        self._load(part)
+                    await self._load_all(snapshot)
                     snapshot.clear()
                 else:
                     snapshot.append(record)
                 next_id = entry_id + 1
+            await self._load_all(changes)
+            changes.clear()
         return self.has_loaded
+
+    async def _load_all(self, records: list[bytes]) -> None:
+        """Load records; there may be hundreds of thousands, of some microseconds each."""
+        turns = Turns()
+        for some in slices(records):
+            for record in some:
+                self._load(record)
+            await turns.pass_on()

@@ -1,6 +1,7 @@
 """Tests of a coordinator's state across leaders and ledgers."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -8,15 +9,18 @@ from random import Random
 import pytest
 
 from bookie.wire.messages import Status
+from broker_layer import turns
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_log import WAITING_BYTES_MAX, StateLog
+from broker_layer.turns import SLICE_ELEMENTS
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import StoreUnavailableError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionStore
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, small
+from tests.support.loop_passes import counting_passes
 from tests.until import until
 
 
@@ -92,6 +96,35 @@ async def test_bytes_of_records_that_wait_are_limited(setting: LogSetting) -> No
     assert keeper.log is not None
     assert keeper.log._waiting_bytes == 0
     await keeper.log.aclose()
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 4_000])
+async def test_other_work_runs_while_many_records_are_loaded(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch, segment_bytes: int
+) -> None:
+    count = 5 * SLICE_ELEMENTS
+    first = await take_over(setting, 1, small(segment_bytes=segment_bytes))
+    await first.put(b"first", b"value")  # the others are changes after a snapshot
+    await asyncio.gather(*[first.put(b"%d" % n, b"value") for n in range(count)])
+    assert first.log is not None
+    for _ in range(5):  # or parts of the snapshot of the next ledger
+        await first.put(b"last", b"value")
+    await first.log.aclose()
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    loaded, load = Counter[int](), Keeper.load
+    async with counting_passes() as passes:
+
+        def counted(keeper: Keeper, record: bytes) -> None:
+            loaded[passes.now] += 1
+            load(keeper, record)
+
+        monkeypatch.setattr(Keeper, "load", counted)
+        second = await take_over(setting, 2)
+    assert second.state == first.state
+    assert loaded.total() > count
+    assert max(loaded.values()) <= SLICE_ELEMENTS
+    assert second.log is not None
+    await second.log.aclose()
 
 
 async def test_roll_keeps_only_newest_ledger(setting: LogSetting) -> None:
