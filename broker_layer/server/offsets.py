@@ -36,6 +36,7 @@ from broker_layer.server.deadlines import timeout_of
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import PartitionLog, PartitionLogs
 from broker_layer.server.unreadable_records import UnreadableRecords
+from broker_layer.turns import Turns
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -240,17 +241,23 @@ async def _by_topic(
 ) -> list[tuple[str, list[Row]]]:
     """Call `answer` for each partition of each topic; return the rows by topic, in request order.
 
-    A request can name very many partitions, so there are only `at_once_max` tasks.
+    A request can name very many partitions, so there are only `at_once_max` tasks, and other work
+    runs between two partitions.
     """
     asked = [(name, each) for name, partitions in topics for each in partitions]
     left = iter(enumerate(asked))
     rows: dict[int, Row] = {}
 
     async def work() -> None:
+        turns = Turns()
         for index, (name, each) in left:
             rows[index] = await answer(name, each)
+            await turns.pass_on()
 
-    await asyncio.gather(*[work() for _ in range(min(at_once_max, len(asked)))])
+    if at_once_max == 1:
+        await work()  # in the task of the request, which has turns with other requests
+    else:
+        await asyncio.gather(*[work() for _ in range(min(at_once_max, len(asked)))])
     found = (rows[index] for index in range(len(asked)))
     return [(name, [next(found) for _ in partitions]) for name, partitions in topics]
 

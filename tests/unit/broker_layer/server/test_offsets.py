@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from broker_layer import turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -17,6 +18,7 @@ from broker_layer.server.offsets import DELETIONS_AT_ONCE_MAX, _by_topic
 from quire.server.overriding import override
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import serving
+from tests.support.loop_passes import counting_passes
 
 
 async def answer_once_taken_over(api_key: ApiKey, request: ApiMessage, version: int) -> ApiMessage:
@@ -193,3 +195,19 @@ async def test_answers_keep_order_with_few_tasks(at_once_max: int) -> None:
     rows = await _by_topic(asked, answer, at_once_max=at_once_max)
     assert rows == [(name, [(name, each) for each in some]) for name, some in asked]
     assert most <= 1 + min(at_once_max, 600)
+
+
+async def test_other_work_runs_between_the_partitions_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    found = list[int]()
+    async with counting_passes() as passes:
+
+        async def answer(_: str, partition: int) -> int:
+            found.append(passes.now)
+            return partition
+
+        rows = await _by_topic([("orders", range(50))], answer)
+    assert rows == [("orders", list(range(50)))]
+    assert len(set(found)) == len(found)
