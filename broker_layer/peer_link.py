@@ -31,9 +31,12 @@ LOGIN_PAUSE_S_MAX: Final = 10.0
 LOGIN_DUE: Final = "another login is due"
 """Why a connection is replaced."""
 
+UNREACHED: Final = (OSError, EOFError, TimeoutError, UnicodeError, SecurityError, KafkaFrameError)
+"""Errors of an attempt to connect. UnicodeError: what a broker advertises is no name of a host."""
+
 Connect = Callable[[], Awaitable[tuple[PeerConnection, float]]]
 """Returns a new connection that is logged in, and for how many seconds its login holds: infinity if
-it does not end. Raises OSError, EOFError, TimeoutError, SecurityError, KafkaFrameError.
+it does not end. Raises one of UNREACHED.
 """
 
 _log = logging.getLogger(__name__)
@@ -141,7 +144,7 @@ class PeerLink:
         """
         try:
             connection, held_s = await self._connect()
-        except (OSError, EOFError, TimeoutError, SecurityError, KafkaFrameError) as error:
+        except UNREACHED as error:
             self.retry_at = asyncio.get_running_loop().time() + self._backoff.next_s()
             self._failure = f"{self._name} cannot be reached: {error}"
             raise PeerError(self._failure) from error

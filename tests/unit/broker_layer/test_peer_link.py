@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from broker_layer import peer, peer_link
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import Peers
+from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerConnection, PeerError
 from broker_layer.security.peer_login import log_in
 from quire.identity.errors import SaslError
@@ -255,3 +256,12 @@ async def test_close_after_answers_waits_for_all_calls(tmp_path: Path) -> None:
         assert not connection.is_open
         assert [bytes(await calls[each]) for each in (0, 2)] == [b"fetched"] * 2
         await connection.wait_closed()
+
+
+@pytest.mark.real_time  # names are resolved by the machine
+@pytest.mark.parametrize("host", ["kafka..example", "k" * 64])
+async def test_a_broker_that_advertises_no_name_of_a_host_is_not_reached(host: str) -> None:
+    peers = Peers("broker-1", Random(1))
+    with pytest.raises(PeerError, match="cannot be reached"):
+        await ask(peers, PeerAddress(7, host, 9092))
+    await peers.aclose()
