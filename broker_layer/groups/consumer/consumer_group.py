@@ -12,6 +12,7 @@ Source: KIP-848; KIP-1082.
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
@@ -38,6 +39,10 @@ from broker_layer.groups.roster import NEVER_MS
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import NO_MEMBER_ID, Moment
 from broker_layer.kafka.error_codes import ErrorCode
+
+REVOCATION_MS_MIN: Final = 1_000
+"""Minimum time that a member gets to revoke partitions, whatever its rebalance timeout is, and from
+one attempt to remove it to the next one while the log refuses that."""
 
 _log = logging.getLogger(__name__)
 
@@ -361,7 +366,7 @@ class ConsumerGroup:
         if member.state is not MemberState.UNREVOKED:
             self._revocations.pop(member.member_id, None)
         else:
-            due_ms = now_ms + member.rebalance_timeout_ms
+            due_ms = now_ms + max(member.rebalance_timeout_ms, REVOCATION_MS_MIN)
             self._revocations.setdefault(member.member_id, due_ms)
 
 

@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer.consumer_group import REVOCATION_MS_MIN, ConsumerGroup
 from broker_layer.groups.consumer.consumer_records import GroupRecordError
 from broker_layer.groups.consumer.consumer_values import (
     ConsumerChange,
@@ -17,6 +17,7 @@ from broker_layer.groups.consumer.consumer_values import (
     MemberStored,
 )
 from broker_layer.groups.records import decode, encode
+from broker_layer.groups.values import Moment
 from broker_layer.kafka.error_codes import ErrorCode
 from tests.support.broker_layer.consumer_driver import (
     REBALANCE_MS,
@@ -167,6 +168,24 @@ def test_a_loaded_member_must_revoke_within_its_rebalance_timeout() -> None:
     assert driver.group.next_deadline_ms() == driver.now_ms + REBALANCE_MS
     driver.advance(REBALANCE_MS)
     assert list(driver.group.members) == ["b"]
+
+
+def test_a_removal_that_the_log_refuses_is_tried_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.support.broker_layer.consumer_driver.REBALANCE_MS", 0)
+    driver = ConsumerDriver()
+    lazy = Client("a", is_lazy=True)
+    driver.settle(lazy)
+    lazy.owned = lazy.wanted
+    driver.send(Client("b"))
+    driver.send(lazy)
+    store(driver)
+    driver.now_ms = driver.group.next_deadline_ms()
+    driver.group.on_time(Moment(driver.now_ms, driver.now_ms))
+    driver.group.restore(driver.now_ms)
+    assert sorted(driver.group.members) == ["a", "b"]
+    assert driver.group.next_deadline_ms() == driver.now_ms + REVOCATION_MS_MIN
 
 
 def test_a_loaded_group_sees_topics_that_changed_meanwhile() -> None:
