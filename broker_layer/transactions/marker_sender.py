@@ -71,10 +71,13 @@ class MarkerSender:
         self._dispatch([MarkerEntry(job, partition) for partition in partitions])
 
     def retry_soon(self) -> None:
-        """End all pauses early, because leaders changed. Many calls in a short time act once."""
-        if self._cut is None and self._pauses:
+        """Look for the leaders of all markers that wait again, because leaders changed: end their
+        pauses, and take them out of the queues of brokers, which may not answer for long. Many
+        calls in a short time act once.
+        """
+        if self._cut is None and (self._pauses or any(self._queues.values())):
             loop = asyncio.get_running_loop()
-            self._cut = loop.call_later(self._config.marker_pause_first_s, self._cut_pauses)
+            self._cut = loop.call_later(self._config.marker_pause_first_s, self._cut_waits)
 
     async def aclose(self) -> None:
         """Stop; the next coordinator sends the markers that were not stored."""
@@ -85,12 +88,16 @@ class MarkerSender:
         self._pauses.clear()
         await self._tasks.aclose()
 
-    def _cut_pauses(self) -> None:
+    def _cut_waits(self) -> None:
         self._cut = None
         paused, self._pauses = self._pauses, {}
         for timer, entries in paused.values():
             timer.cancel()
             self._dispatch(entries)
+        for queue in list(self._queues.values()):
+            queued = list(queue)
+            queue.clear()
+            self._dispatch(queued)
 
     def _dispatch(self, entries: Iterable[MarkerEntry]) -> None:
         later: list[MarkerEntry] = []

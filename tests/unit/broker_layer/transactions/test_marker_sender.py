@@ -186,6 +186,24 @@ async def test_a_cancelled_job_is_neither_sent_nor_reported() -> None:
     await world.sender.aclose()
 
 
+async def test_a_marker_does_not_wait_for_a_broker_that_lost_its_partition() -> None:
+    world, stored = MarkerWorld(), list[TopicPartition]()
+    world.leaders = {A0: 2, A1: 2, B0: 2}
+    world.answer_delay_s = 30.0
+    for each in (A0, A1, B0):
+        world.sender.send(job_of(stored), [each])
+        await asyncio.sleep(1)
+    assert world.requests == [(2, 1)]
+    world.answer_delay_s = 0.01  # of the next leader; broker 2 answers nothing until its timeout
+    world.leaders[B0] = 3
+    world.sender.retry_soon()
+    await asyncio.sleep(1)
+    assert stored == [B0]
+    await asyncio.sleep(60)
+    assert [written[:2] for written in world.written] == [(2, A0), (3, B0), (2, A1)]
+    await world.sender.aclose()
+
+
 async def test_a_partition_that_does_not_commit_holds_up_no_other_transaction_here() -> None:
     world, stuck, other = MarkerWorld(), list[TopicPartition](), list[TopicPartition]()
     world.leaders = {A0: 2, B0: 2}
