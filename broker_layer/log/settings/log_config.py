@@ -15,7 +15,6 @@ from broker_layer.log.settings.topic_configs import (
     check_configs,
     is_true,
     list_of,
-    own_configs,
     refused_config,
 )
 from ledger_client import Quorum
@@ -80,11 +79,13 @@ def log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
 
 
 def checked_log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
-    """Return `log_config` of settings from a client, after checking each one.
+    """Return `log_config` of settings from a client, after checking each one; the replication
+    factor among them is checked by the caller.
 
-    Raises TopicError INVALID_CONFIG.
+    Raises TopicError INVALID_CONFIG, also for settings that only brokers store.
     """
-    check_configs(own_configs(stored), is_strict=defaults.is_strict)
+    given = {name: value for name, value in stored.items() if name != REPLICATION_FACTOR}
+    check_configs(given, is_strict=defaults.is_strict)
     return log_config(stored, defaults)
 
 

@@ -65,6 +65,7 @@ async def test_validating_stores_nothing(admin: Admin) -> None:
         (topic("new", configs={"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
         (topic("new", configs={"min.insync.replicas": "2"}), ErrorCode.INVALID_CONFIG),
         (topic("new", configs={"retenshun.ms": "1"}), ErrorCode.INVALID_CONFIG),
+        (topic("new", configs={"quire.unclean": "0:1"}), ErrorCode.INVALID_CONFIG),
         (topic("new", 2, -1, assigned=[[1]]), ErrorCode.INVALID_REQUEST),
         (topic("new", assigned=[[7]]), ErrorCode.INVALID_REPLICATION_ASSIGNMENT),
         (topic("new", assigned=[[1], []]), ErrorCode.INVALID_REPLICATION_ASSIGNMENT),
