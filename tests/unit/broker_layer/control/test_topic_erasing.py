@@ -6,11 +6,18 @@ from dataclasses import replace
 import pytest
 
 from broker_layer.log.ledger_list import PARTITION_METADATA
-from metadata.errors import VersionConflictError
-from metadata.ids import Version
-from metadata.topics.partition import PartitionRecord
-from metadata.topics.partition_store import PartitionKey
-from metadata.topics.topic import TopicRecord
+from metadata.errors import StoreUnavailableError, VersionConflictError
+from metadata.ids import LedgerId, Version
+from metadata.paths import partition_path
+from metadata.store.memory_faults import NoFaults, StoreCall
+from metadata.topics.partition import (
+    SEGMENTS_IN_RECORD_MAX,
+    PartitionRecord,
+    PartitionSegment,
+)
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TOPIC_ID_BYTES, TopicId, TopicRecord
+from serving.overriding import override
 from tests.support.broker_layer.control_setting import (
     CONFIG,
     Broker,
@@ -125,3 +132,45 @@ async def test_a_deleted_topic_is_dead_only_without_its_record(
     assert await eraser.dead_topics() == []
     may_continue.set()
     await until_lists_are_gone(one, deleted)
+
+
+DEAD = TopicId(b"\xff" * TOPIC_ID_BYTES)
+
+
+async def with_dead_list(partitions: PartitionStore, topic_id: TopicId) -> PartitionKey:
+    """Store a list, without a topic, that names more ledgers than its record has room for."""
+    key = PartitionKey(topic_id, 0)
+    record, version = await partitions.get_or_create(key)
+    for number in range(SEGMENTS_IN_RECORD_MAX + 1):
+        record = record.with_segment(
+            PartitionSegment(LedgerId(1_000 + number), number, 0, 0, number + 1, 1, 0)
+        )
+    await partitions.compare_and_set(key, record, version)
+    return key
+
+
+class CutDeletion(NoFaults):
+    """Refuses the deletion of a node once, after all below it is deleted."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.attempts = 0
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        if (call.operation, call.path) == ("delete", self.path):
+            self.attempts += 1
+            if self.attempts == 2:  # the first one finds that the node has children
+                raise StoreUnavailableError("memory", "no answer")
+
+
+async def test_a_deletion_that_was_cut_off_is_completed(setting: Setting) -> None:
+    one = await setting.broker(1)
+    key = await with_dead_list(one.partitions, DEAD)
+    setting.cluster.server.faults = CutDeletion(partition_path(key))
+    eraser = one.controller._parts.eraser
+    with pytest.raises(StoreUnavailableError):
+        await eraser.delete_ledgers(DEAD)
+    assert await one.partitions.partitions_of(DEAD) == [0]
+    await eraser.delete_ledgers(DEAD)
+    assert await one.partitions.partitions_of(DEAD) == []
