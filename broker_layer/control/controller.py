@@ -307,8 +307,12 @@ class Controller:
                     self._is_search_due = False
                 while self._dead and self.is_active:
                     topic_id = next(iter(self._dead))
-                    await eraser.delete_ledgers(topic_id)
                     del self._dead[topic_id]
+                    try:
+                        await eraser.delete_ledgers(topic_id)
+                    except BaseException:
+                        self._dead[topic_id] = None  # the others come first
+                        raise
                 backoff.count = 0
             except Exception as error:  # noqa: BLE001 - any failure is retried later
                 _log.warning(

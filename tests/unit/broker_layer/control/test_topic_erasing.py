@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -9,6 +10,7 @@ from broker_layer.log.ledger_list import PARTITION_METADATA
 from metadata.errors import StoreUnavailableError, VersionConflictError
 from metadata.ids import LedgerId, Version
 from metadata.paths import partition_path
+from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
 from metadata.topics.partition import (
     SEGMENTS_IN_RECORD_MAX,
@@ -25,7 +27,7 @@ from tests.support.broker_layer.control_setting import (
     until_lists_are_gone,
 )
 from tests.support.broker_layer.log_setting import append, batch, values
-from tests.until import until
+from tests.until import WAIT_S, until
 
 
 async def test_names_of_small_topics_are_freed_first_and_conflicts_are_retried(
@@ -134,7 +136,9 @@ async def test_a_deleted_topic_is_dead_only_without_its_record(
     await until_lists_are_gone(one, deleted)
 
 
+UNREADABLE = TopicId(bytes(TOPIC_ID_BYTES))
 DEAD = TopicId(b"\xff" * TOPIC_ID_BYTES)
+"""Its lists are found after those of the other one."""
 
 
 async def with_dead_list(partitions: PartitionStore, topic_id: TopicId) -> PartitionKey:
@@ -174,3 +178,18 @@ async def test_a_deletion_that_was_cut_off_is_completed(setting: Setting) -> Non
     assert await one.partitions.partitions_of(DEAD) == [0]
     await eraser.delete_ledgers(DEAD)
     assert await one.partitions.partitions_of(DEAD) == []
+
+
+async def test_a_list_that_cannot_be_read_keeps_no_other_topic(setting: Setting) -> None:
+    store = MemoryMetadataStore(setting.cluster.server)
+    partitions = PartitionStore(store, Random(1))
+    for topic_id in (UNREADABLE, DEAD):
+        await partitions.get_or_create(PartitionKey(topic_id, 0))
+    path = partition_path(PartitionKey(UNREADABLE, 0))
+    await store.compare_and_set(path, b"?", (await store.get(path)).version)
+    await setting.broker(1)
+    async with asyncio.timeout(WAIT_S):
+        while await partitions.partitions_of(DEAD):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.02)
+    assert await partitions.partitions_of(UNREADABLE) == [0]
+    await store.aclose()
