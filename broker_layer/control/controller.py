@@ -294,6 +294,15 @@ class Controller:
         self._is_search_due = True
         self._dead_wake.set()
 
+    async def _find_dead(self) -> None:
+        """Find what earlier controllers left; a search that is requested meanwhile stays due."""
+        self._is_search_due = False
+        try:
+            self._dead.update(dict.fromkeys(await self._parts.eraser.dead_topics()))
+        except BaseException:
+            self._is_search_due = True
+            raise
+
     async def _delete_dead(self) -> None:
         """Delete the ledgers of topics whose names are free already."""
         backoff = Backoff(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
@@ -302,9 +311,8 @@ class Controller:
             await self._dead_wake.wait()
             self._dead_wake.clear()
             try:
-                if self._is_search_due and self.is_active:
-                    self._dead.update(dict.fromkeys(await eraser.dead_topics()))
-                    self._is_search_due = False
+                while self._is_search_due and self.is_active:
+                    await self._find_dead()
                 while self._dead and self.is_active:
                     topic_id = next(iter(self._dead))
                     del self._dead[topic_id]

@@ -193,3 +193,28 @@ async def test_a_list_that_cannot_be_read_keeps_no_other_topic(setting: Setting)
             await asyncio.sleep(0.02)
     assert await partitions.partitions_of(UNREADABLE) == [0]
     await store.aclose()
+
+
+async def test_what_another_controller_leaves_during_a_search_is_found(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await setting.broker(1)
+    list_topics, controller = one.partitions.topic_ids, one.controller
+    terms = 0
+
+    async def listed() -> list[TopicId]:
+        """Read the lists; if this is the first time, end the term before the answer arrives."""
+        nonlocal terms
+        found, terms = await list_topics(), terms + 1
+        if terms == 1:
+            one.store.expire()
+            await one.partitions.get_or_create(PartitionKey(DEAD, 0))
+            await until(lambda: controller._since_s is not None and controller.is_active)
+        return found
+
+    monkeypatch.setattr(one.partitions, "topic_ids", listed)
+    one.store.expire()
+    await until(lambda: terms > 0)
+    async with asyncio.timeout(WAIT_S):
+        while terms < 2 or await one.partitions.partitions_of(DEAD):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.02)
