@@ -181,11 +181,19 @@ class Controller:
             return wait_s
         view = self._parts.view
         await self._store(self._plan_restarted(), "got new epochs after a restart")
-        await self._store(
-            plan_leaders(view.topics.values(), view.may_lead(), list(view.brokers)),
-            "got new leaders",
-        )
-        return await self._rebalance(now)
+        if self._is_in_term:
+            await self._store(
+                plan_leaders(view.topics.values(), view.may_lead(), list(view.brokers)),
+                "got new leaders",
+            )
+        return await self._rebalance(now) if self._is_in_term else IDLE_S
+
+    @property
+    def _is_in_term(self) -> bool:
+        """Whether what was read at the beginning of the term still holds: a change that was just
+        stored may have taken longer than the term. An event wakes the next step.
+        """
+        return self._since_s is not None and self.is_active
 
     def _begin(self, now: float) -> None:
         self._since_s = now
@@ -239,6 +247,7 @@ class Controller:
 
     def _plan_rebalance(self, now: float) -> Plan:
         topics = list(self._parts.view.topics.values())
+        self._note_brokers(now)  # one may have come while leaders were stored
         may_lead = self._parts.view.may_lead()
         settled = [
             broker_id

@@ -1,7 +1,9 @@
 """Brokers that die, leave, return and take over, with real stores and bookies in memory."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -13,9 +15,11 @@ from metadata.errors import NodeNotFoundError, TopicNotFoundError
 from metadata.paths import BROKERS
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionKey
-from metadata.topics.topic_store import TopicStore
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicChange, TopicStore
 from tests.support.broker_layer.control_setting import (
     CONFIG,
+    Broker,
     Setting,
     registration,
     until_lists_are_gone,
@@ -315,3 +319,53 @@ async def test_a_controller_that_is_elected_again_reads_first_which_brokers_are_
     await until(lambda: one.controller._since_s is not None)
     assert sorted(one.view.brokers) == [1, 2]
     assert (two.leaders("orders"), two.epochs("orders")) == ([2], epochs)
+
+
+async def test_a_broker_that_joins_while_leaders_are_stored_stops_no_step(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await setting.broker(1)
+    await one.create("orders", 4)
+    two = await setting.broker(2)
+    await until(lambda: two.manager.led_count == 2)
+    change_many = one.topics.change_many
+    joined: list[Broker] = []
+
+    async def slow(changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
+        if not joined:
+            joined.append(await setting.broker(3))
+            await until(lambda: 3 in one.view.brokers)
+            one.controller._rebalance_due_s = 0.0
+        return await change_many(changes)
+
+    monkeypatch.setattr(one.topics, "change_many", slow)
+    await setting.kill(two)
+    await until(lambda: bool(joined) and 2 not in one.leaders("orders"))
+    await until(lambda: joined[0].manager.led_count > 0)
+    assert "leaders were not changed" not in caplog.text
+
+
+async def test_a_controller_whose_term_ends_while_it_stores_leaders_stores_no_more(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it moves partitions by an old list of brokers."""
+    one, two, three = [await setting.broker(number) for number in (1, 2, 3)]
+    await until(lambda: len(one.view.brokers) == 3)
+    await one.create("orders", 3)
+    await until(lambda: three.leads("orders", 2))
+    change_many, is_active = one.topics.change_many, list[bool]()
+
+    async def slow(changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
+        is_active.append(one.controller.is_active)
+        if len(is_active) == 1:
+            await one.create("lent", 2)
+            lent = partial(TopicRecord.with_preferred, preferred={0: 3, 1: 3})
+            one.view.learn(await one.topics.change("lent", lent))
+            one.controller._rebalance_due_s = 0.0
+            one.store.expire()
+        return await change_many(changes)
+
+    monkeypatch.setattr(one.topics, "change_many", slow)
+    await setting.kill(two)
+    await until(lambda: 2 not in one.leaders("orders") and one.leaders("lent") == [3, 3])
+    assert all(is_active)
