@@ -303,7 +303,12 @@ class LeadingParts:
                 cluster_id,
                 self._spreading,
                 cluster.acl_admin,
-                MutationQuota(cluster.view, cluster.quotas.set, self._now),
+                MutationQuota(
+                    cluster.view,
+                    cluster.quotas.set,
+                    self._now,
+                    cluster.config.topic_defaults.partitions,
+                ),
             )
         )
 

@@ -8,13 +8,15 @@ requests whose clients know this error; in older versions it is served. In both 
 A request within the quota is not, also if it uses up the quota, except in the older versions.
 
 Invariants: only changes that are done are counted, and a validation changes nothing; a client that
-is within its quota may exceed it once, with one request.
+is within its quota may exceed it once, with one request. So what its running requests may change
+counts until they have ended.
 
 Source: KIP-599.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from broker_layer.administration.topic_admin import BY_ID_VERSION
@@ -36,6 +38,7 @@ from broker_layer.request_context import RequestContext
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
 from metadata.security.rates.rate_quota import RateQuota
+from metadata.topics.topic import PARTITIONS_MAX
 
 BURST_S: Final = 10.0
 """A client that was idle may make the changes of this many seconds at once, as in Kafka."""
@@ -74,6 +77,9 @@ class MutationQuota:
     _view: ClusterView
     _quotas: QuotaSet
     _now: Callable[[], float]
+    _default_partitions: int
+    _running: Counter[Hashable] = field(default_factory=Counter, init=False)
+    """Partitions that running requests may change, by what they are counted under."""
 
     def limited(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """Return handlers of changes of topics, of which each counts what it does."""
@@ -85,13 +91,19 @@ class MutationQuota:
             if not quota.is_limited:
                 return await handler(request, context)
             user, client_id = context.principal.name, context.client_id
-            throttle_s = quota.record(user, client_id, 0, self._now())
+            bucket = quota.bucket_of(user, client_id)
+            throttle_s = quota.pause_s(user, client_id, self._running[bucket], self._now())
             is_strict = context.api_version >= STRICT_FROM[key]
             if throttle_s and is_strict:
                 answer = _refusal(request, context.api_version)
             else:
                 before = self._counts_before(request)
-                served = await handler(request, context)
+                most = self._most_changed(request, before)
+                self._running[bucket] += most
+                try:
+                    served = await handler(request, context)
+                finally:
+                    self._running -= Counter({bucket: most})
                 assert not isinstance(served, bytes), "these handlers return messages"
                 answer, count = served, _changed_count(request, served, before)
                 owed_s = quota.record(user, client_id, count, self._now())
@@ -114,6 +126,21 @@ class MutationQuota:
                 *(self._view.topic_name_of(each.bytes) for each in by_id),
             ]
         return {name: self._view.partition_count(name) for name in names if name is not None}
+
+    def _most_changed(self, request: ApiMessage, before: Mapping[str, int]) -> int:
+        """Return how many partitions a request may create or delete."""
+        counts: Iterable[int] = before.values()
+        if isinstance(request, CreateTopicsRequest):
+            counts = () if request.validate_only else map(self._wanted_count, request.topics)
+        elif isinstance(request, CreatePartitionsRequest):
+            wanted = () if request.validate_only else request.topics
+            counts = (each.count - before.get(each.name, 0) for each in wanted)
+        return sum(min(max(0, each), PARTITIONS_MAX) for each in counts)
+
+    def _wanted_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._default_partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
 def _changed_count(request: ApiMessage, answer: ApiMessage, before: Mapping[str, int]) -> int:

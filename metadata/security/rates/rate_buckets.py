@@ -45,7 +45,13 @@ class RateBuckets:
         """Record what a client has used; return for how many seconds it must not be read."""
         owed = self._owed_now(client, per_s, now_s) + count
         self._keep(client, owed, now_s)
-        return min(self._throttle_s_max, max(0.0, owed / per_s - self._burst_s))
+        return self._pause_s(owed, per_s)
+
+    def pause_s(self, client: Hashable, more: float, per_s: float, now_s: float) -> float:
+        """Return what `record` would return if a client had used `more`; record nothing."""
+        owed = self._owed_now(client, per_s, now_s)
+        self._keep(client, owed, now_s)
+        return self._pause_s(owed + more, per_s)
 
     def take(self, client: Hashable, count: float, per_s: float, now_s: float) -> bool:
         """Record what a client is about to use if it is within its burst; return whether it is."""
@@ -53,6 +59,9 @@ class RateBuckets:
         is_within = owed + count <= per_s * self._burst_s
         self._keep(client, owed + count if is_within else owed, now_s)
         return is_within
+
+    def _pause_s(self, owed: float, per_s: float) -> float:
+        return min(self._throttle_s_max, max(0.0, owed / per_s - self._burst_s))
 
     def _owed_now(self, client: Hashable, per_s: float, now_s: float) -> float:
         owed, since_s = self._owed.pop(client, (0.0, now_s))

@@ -8,6 +8,7 @@ nothing is looked up or kept; at most LIMITS_KEPT_MAX limits are kept.
 Source: KIP-546.
 """
 
+from collections.abc import Hashable
 from typing import Final
 
 from metadata.security.quota_set import QuotaSet
@@ -53,6 +54,18 @@ class RateQuota:
         if limit is None:
             return 0.0
         return self._buckets.record(limit.bucket, count, limit.value * self._unit, now_s)
+
+    def pause_s(self, user: str, client_id: str, more: float, now_s: float) -> float:
+        """Return what `record` would return if a client had used `more`; record nothing."""
+        limit = self._limit_of(user, client_id)
+        if limit is None:
+            return 0.0
+        return self._buckets.pause_s(limit.bucket, more, limit.value * self._unit, now_s)
+
+    def bucket_of(self, user: str, client_id: str) -> Hashable:
+        """Return what a client's use is counted under; None if it has no limit."""
+        limit = self._limit_of(user, client_id)
+        return None if limit is None else limit.bucket
 
     def limit_per_s(self, user: str, client_id: str) -> float | None:
         """Return what a client may use in a second; None if it has no limit."""

@@ -1,5 +1,7 @@
 """Quota of changes of topics (KIP-599): counted by partitions, refused in newer versions."""
 
+import asyncio
+
 import pytest
 
 from broker_layer.administration.mutation_quota import MutationQuota
@@ -36,7 +38,7 @@ class Limited:
     def __init__(self, admin: Admin) -> None:
         self.admin, self.clock, self.quotas = admin, Clock(), QuotaSet()
         self.quotas.put(EVERYONE, {QuotaKey.CONTROLLER_MUTATION_RATE: 1.0})
-        quota = MutationQuota(admin.broker.view, self.quotas, self.clock)
+        quota = MutationQuota(admin.broker.view, self.quotas, self.clock, 1)
         changes = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
         admin.handlers.update(quota.limited({key: admin.handlers[key] for key in changes}))
 
@@ -93,6 +95,20 @@ async def test_partitions_of_new_topics_are_counted(limited: Limited) -> None:
     limited.clock.now_s = 5.0
     assert await limited.create("c", 1) == (0, 0)
     assert await limited.create("d", 1) == (REFUSED, 1_000)
+
+
+async def test_requests_that_come_together_exceed_the_quota_once(limited: Limited) -> None:
+    """Each of them was within the quota when it came."""
+    names = [f"t{number}" for number in range(5)]
+    made = await asyncio.gather(*[limited.create(name, 11) for name in names])
+    assert sorted(code for code, _ in made) == [0, *[REFUSED] * 4]
+    limited.clock.now_s = 1.0
+    grown = await asyncio.gather(*[limited.grow("t0", count) for count in (20, 21, 22)])
+    assert sorted(code for code, _ in grown) == [0, REFUSED, REFUSED]
+    limited.clock.now_s = 100.0
+    refused = await asyncio.gather(*[limited.create("t0", 99) for _ in range(5)])
+    assert {code for code, _ in refused} == {ErrorCode.TOPIC_ALREADY_EXISTS, REFUSED}
+    assert await limited.create("later", 1) == (0, 0), "what was not done is not counted"
 
 
 async def test_an_older_client_is_served_and_paused(limited: Limited) -> None:
