@@ -24,6 +24,7 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, ElectLeadersRequest, ElectLeadersResponse
 from broker_layer.request_context import RequestContext
+from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import PartitionLeadership, TopicRecord
@@ -35,6 +36,8 @@ REPORT_CHECK_PERIOD_S: Final = 0.1
 TYPED_VERSION: Final = 1
 """First version with a field for the kind of election. Before, all elect preferred leaders."""
 
+_Planner = Callable[[TopicRecord, int, PartitionLeadership], LeaderMove]
+"""Plans the election of one partition. Raises TopicError."""
 _Topic = ElectLeadersResponse.ReplicaElectionResult
 _Partition = _Topic.PartitionResult
 
@@ -63,9 +66,13 @@ class LeaderElections:
         asked_for_all = request.topic_partitions is None
         if is_unclean:
             await self._wait_reported(request)
-        results = []
+        loads = Loads.of(self._view.topics.values() if is_unclean else (), self._view.may_lead())
+        plan = partial(self._plan_unclean if is_unclean else self._plan_preferred, loads)
+        results, turns = [], Turns()
         for topic, partitions in self._asked(request):
-            outcomes = await self._elect(topic, partitions, is_unclean=is_unclean)
+            await turns.pass_on()
+            loads.keep(self._view.may_lead())
+            outcomes = await self._elect(topic, partitions, plan, is_unclean=is_unclean)
             shown = [
                 _Partition(partition_id=partition, error_code=code, error_message=text)
                 for partition, (code, text) in outcomes.items()
@@ -89,15 +96,22 @@ class LeaderElections:
     async def _wait_reported(self, request: ElectLeadersRequest) -> None:
         """Wait briefly until the leaders report the partitions, which they may have just got."""
         for _ in range(REPORT_CHECKS_MAX):
-            if all(
+            if await self._are_served(request):
+                return
+            await asyncio.sleep(REPORT_CHECK_PERIOD_S)
+
+    async def _are_served(self, request: ElectLeadersRequest) -> bool:
+        turns = Turns()
+        for topic, partitions in self._asked(request):
+            await turns.pass_on()
+            record = self._view.topics.get(topic)
+            if record is not None and not all(
                 self._is_served(record, partition)
-                for topic, partitions in self._asked(request)
-                if (record := self._view.topics.get(topic)) is not None
                 for partition in partitions
                 if 0 <= partition < len(record.partitions)
             ):
-                return
-            await asyncio.sleep(REPORT_CHECK_PERIOD_S)
+                return False
+        return True
 
     def _is_served(self, record: TopicRecord, partition: int) -> bool:
         seen = record.partitions[partition]
@@ -107,17 +121,18 @@ class LeaderElections:
         return report.leader_epoch == seen.leader_epoch and seen.leader in self._view.brokers
 
     async def _elect(
-        self, topic: str, partitions: Sequence[int], *, is_unclean: bool
+        self, topic: str, partitions: Sequence[int], plan: _Planner, *, is_unclean: bool
     ) -> Mapping[int, tuple[ErrorCode, str | None]]:
         record = self._view.topics.get(topic)
         outcomes: dict[int, tuple[ErrorCode, str | None]] = {}
         moves: list[LeaderMove] = []
+        turns = Turns()
         for partition in dict.fromkeys(partitions):
+            await turns.pass_on()
             if record is None or not 0 <= partition < len(record.partitions):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 outcomes[partition] = code, f"there is no {topic}-{partition}"
                 continue
-            plan = self._plan_unclean if is_unclean else self._plan_preferred
             try:
                 moves.append(plan(record, partition, record.partitions[partition]))
                 outcomes[partition] = ErrorCode.NONE, None
@@ -143,12 +158,12 @@ class LeaderElections:
         return outcomes
 
     def _plan_preferred(
-        self, record: TopicRecord, partition: int, seen: PartitionLeadership
+        self, loads: Loads, record: TopicRecord, partition: int, seen: PartitionLeadership
     ) -> LeaderMove:
         if seen.leader == seen.preferred:
             text = f"broker {seen.leader} is the leader and the preferred leader"
             raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
-        if seen.preferred not in self._view.may_lead():
+        if seen.preferred not in loads.counts:
             text = (
                 f"broker {seen.preferred}, the preferred leader, is not up or is stopping: start it"
             )
@@ -156,19 +171,18 @@ class LeaderElections:
         return LeaderMove(record.name, partition, seen, seen.preferred)
 
     def _plan_unclean(
-        self, record: TopicRecord, partition: int, seen: PartitionLeadership
+        self, loads: Loads, record: TopicRecord, partition: int, seen: PartitionLeadership
     ) -> LeaderMove:
-        may_lead = self._view.may_lead()
         if self._is_served(record, partition):
             text = f"broker {seen.leader} leads the partition"
             raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
-        if not may_lead:
+        if not loads.counts:
             raise TopicError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
                 "no broker is up that may lead the partition: start one",
             )
-        loads = Loads.of(self._view.topics.values(), may_lead)
-        return LeaderMove(record.name, partition, seen, loads.take_least(seen.leader))
+        leader = seen.leader if seen.leader in loads.counts else loads.take_least()
+        return LeaderMove(record.name, partition, seen, leader)
 
 
 def _all_refused(request: ElectLeadersRequest, text: str) -> ElectLeadersResponse:

@@ -50,6 +50,12 @@ class Loads:
                 loads.counts[leadership.leader] += 1
         return loads
 
+    def keep(self, brokers: Iterable[int]) -> None:
+        """Leave out brokers that may not lead any more."""
+        may_lead = frozenset(brokers)
+        for broker in [each for each in self.counts if each not in may_lead]:
+            del self.counts[broker]
+
     def take_least(self, preferred: int = NO_LEADER) -> int:
         """Return and count `preferred` if it may lead, else the broker with the least load."""
         if preferred in self.counts:

@@ -11,9 +11,13 @@ any number of attempts. Later leaderships follow the topic's settings.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 UNCLEAN: Final = "quire.unclean"
+READ_MAX: Final = 16
+"""Number of lists that are kept as read: one is asked for each partition of its topic."""
 
 
 def unclean_since(stored: Mapping[str, str], partition: int, epoch: int) -> int | None:
@@ -24,16 +28,21 @@ def unclean_since(stored: Mapping[str, str], partition: int, epoch: int) -> int 
     return asked if asked is not None and asked <= epoch else None
 
 
-def unclean_epochs(stored: Mapping[str, str]) -> dict[int, int]:
+def unclean_epochs(stored: Mapping[str, str]) -> Mapping[int, int]:
     """Return the requested epochs, by partition."""
-    pairs = (each.split(":") for each in stored.get(UNCLEAN, "").split(",") if each)
-    return {int(partition): int(epoch) for partition, epoch in pairs}
+    return _epochs_in(stored.get(UNCLEAN, ""))
+
+
+@lru_cache(READ_MAX)
+def _epochs_in(noted: str) -> Mapping[int, int]:
+    pairs = (each.split(":") for each in noted.split(",") if each)
+    return MappingProxyType({int(partition): int(epoch) for partition, epoch in pairs})
 
 
 def with_unclean(stored: Mapping[str, str], asked: Mapping[int, int]) -> dict[str, str]:
     """Return a topic's stored settings with the given partitions' epochs added; marks of other
     partitions stay.
     """
-    epochs = unclean_epochs(stored) | dict(asked)
+    epochs = {**unclean_epochs(stored), **asked}
     noted = ",".join(f"{partition}:{epoch}" for partition, epoch in sorted(epochs.items()))
     return {**stored, UNCLEAN: noted}

@@ -21,6 +21,8 @@ from broker_layer.kafka.messages import (
     DescribeConfigsResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     IncrementalAlterConfigsRequest,
@@ -116,6 +118,20 @@ async def test_other_work_runs_meanwhile(
         deletion = DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1_000)
         await admin.ask(ApiKey.DELETE_TOPICS, deletion, DeleteTopicsResponse, 3)
     assert ticks.stop() >= len(NAMES)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+async def test_other_work_runs_during_elections(
+    admin: Admin, kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    named = ElectLeadersRequest.TopicPartitions
+    rows = [named(topic=each, partitions=[0]) for each in NAMES]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1_000)
+    ticks = Ticks()
+    answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
+    assert ticks.stop() >= (2 + kind) * len(NAMES)
+    assert len(answer.replica_election_results) == len(NAMES)
 
 
 async def test_a_request_looks_up_a_bounded_number_of_topics(

@@ -148,3 +148,10 @@ def test_every_plan_is_complete_and_stable(leaders: list[int], alive: list[int])
         assert all(p.leader == p.preferred for p in topic.partitions if p.preferred in alive)
     balanced = _applied(after, plan_balance(after, alive, 1000))
     assert plan_balance(balanced, alive, 1000) == []
+
+
+def test_brokers_that_left_are_no_longer_chosen() -> None:
+    loads = Loads({1: 0, 2: 5, 3: 6})
+    loads.keep([2, 3, 4])
+    assert loads.counts == {2: 5, 3: 6}
+    assert loads.take_least(1) == 2
