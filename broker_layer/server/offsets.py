@@ -136,10 +136,13 @@ class OffsetService:
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
     async def describe_producers(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
-        """Answer DescribeProducers."""
+        """Answer DescribeProducers; describe each partition once, because it may have many."""
         assert isinstance(request, DescribeProducersRequest)
-        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
-        rows = await _by_topic(asked, self._describe)
+        asked: dict[str, dict[int, None]] = {}
+        for topic in request.topics:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        named = [(name, list(partitions)) for name, partitions in asked.items()]
+        rows = await _by_topic(named, self._describe)
         kind = DescribeProducersResponse.TopicResponse
         topics = [kind(name=name, partitions=some) for name, some in rows]
         return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
@@ -246,7 +249,7 @@ async def _by_topic(
     """
     asked = [(name, each) for name, partitions in topics for each in partitions]
     left = iter(enumerate(asked))
-    rows: dict[int, Row] = {}
+    rows, turns = dict[int, Row](), Turns()
 
     async def work() -> None:
         turns = Turns()

@@ -10,6 +10,8 @@ from broker_layer.kafka.messages import (
     ApiMessage,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
@@ -178,6 +180,43 @@ async def test_delete_records_waits_for_takeover() -> None:
     assert isinstance(answer, DeleteRecordsResponse)
     row = answer.topics[0].partitions[0]
     assert (row.error_code, row.low_watermark) == (0, 2)
+
+
+async def test_the_producers_of_a_partition_are_described_once() -> None:
+    """Else a request of 60 KB has an answer of any size."""
+    kind = DescribeProducersRequest.TopicRequest
+    asked = [
+        kind(name="orders", partition_indexes=[0, 1, 0, 0]),
+        kind(name="none", partition_indexes=[0]),
+        kind(name="orders", partition_indexes=[1, 0, 2]),
+    ]
+    logs = {("orders", each): MemoryLog() for each in range(2)}
+    async with serving(MemoryTopics(logs)) as broker:
+        client = await broker.connect()
+        request = DescribeProducersRequest(topics=asked)
+        answer = await client.ask(ApiKey.DESCRIBE_PRODUCERS, request, 0)
+    assert isinstance(answer, DescribeProducersResponse)
+    assert [
+        (topic.name, each.partition_index, len(each.active_producers))
+        for topic in answer.topics
+        for each in topic.partitions
+    ] == [("orders", 0, 1), ("orders", 1, 1), ("orders", 2, 0), ("none", 0, 0)]
+
+
+async def test_other_work_runs_between_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    others = 0
+
+    async def answer(topic: str, partition: int) -> int:
+        loop.call_soon(note)
+        return others
+
+    def note() -> None:
+        nonlocal others
+        others += 1
+
+    loop = asyncio.get_running_loop()
+    assert await _by_topic([("orders", range(20))], answer) == [("orders", list(range(20)))]
 
 
 @pytest.mark.parametrize("at_once_max", [1, 8, 10_000])
