@@ -40,10 +40,10 @@ class GroupAdminHandlers:
         self._coordinator = coordinator
 
     async def describe_groups(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Serve DescribeGroups."""
+        """Serve DescribeGroups; a group, which may be large, is described once."""
         assert isinstance(request, DescribeGroupsRequest)
         groups, turns = [], Turns()
-        for group_id in request.groups:
+        for group_id in dict.fromkeys(request.groups):
             await turns.pass_on()
             try:
                 host = self._coordinator.host_of(group_id)

@@ -80,10 +80,10 @@ class ConsumerGroupHandlers:
         )
 
     async def describe(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Serve ConsumerGroupDescribe."""
+        """Serve ConsumerGroupDescribe; a group, which may be large, is described once."""
         assert isinstance(request, ConsumerGroupDescribeRequest)
         groups, turns = [], Turns()
-        for group_id in request.group_ids:
+        for group_id in dict.fromkeys(request.group_ids):
             await turns.pass_on()
             try:
                 if not group_id:

@@ -59,12 +59,18 @@ class OffsetReadHandlers:
         self._coordinator = coordinator
 
     async def offset_fetch(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Serve OffsetFetch for one group or, from version 8 on, for several."""
+        """Serve OffsetFetch for one group or, from version 8 on, for several. All offsets of a
+        group are shown once, however often it is named.
+        """
         assert isinstance(request, OffsetFetchRequest)
         is_stable = request.require_stable
         if context.api_version >= _MANY_GROUPS_VERSION:
             groups, turns = list[OffsetFetchResponse.OffsetFetchResponseGroup](), Turns()
-            for each in request.groups:
+            named = {
+                each.group_id if each.topics is None else number: each
+                for number, each in enumerate(request.groups)
+            }
+            for each in named.values():
                 groups.append(await self._fetch_of_group(each, is_stable))
                 await turns.pass_on()
             return OffsetFetchResponse(groups=groups)

@@ -251,7 +251,7 @@ async def test_groups_are_described_listed_and_deleted() -> None:
         await commit(world, 1, group="simple")
         member, _ = await bring_up(world)
         request = DescribeGroupsRequest(
-            groups=["g", "simple", "none"], include_authorized_operations=True
+            groups=["g", "simple", "none", "g"], include_authorized_operations=True
         )
         described = (await world.call(request, DescribeGroupsResponse, version=6)).groups
         assert [each.group_state for each in described] == ["Stable", "Empty", "Dead"]

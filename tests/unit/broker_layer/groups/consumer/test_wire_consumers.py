@@ -192,7 +192,7 @@ async def test_groups_are_described_listed_and_deleted() -> None:
     async with open_world() as world:
         await send(world, topics=["orders"], instance="i")
         request = ConsumerGroupDescribeRequest(
-            group_ids=["g", "none", ""], include_authorized_operations=True
+            group_ids=["g", "none", "", "g"], include_authorized_operations=True
         )
         answer = await world.call(request, ConsumerGroupDescribeResponse)
         found, missing, nameless = answer.groups

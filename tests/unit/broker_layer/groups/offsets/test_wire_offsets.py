@@ -119,7 +119,7 @@ async def test_all_offsets_of_several_groups_are_fetched_at_once() -> None:
         await commit(world, 1, group="a")
         await commit(world, 2, group="b", topic="other", partition=1, metadata="note")
         asked = OffsetFetchRequest.OffsetFetchRequestGroup
-        request = OffsetFetchRequest(groups=[asked(group_id=g, topics=None) for g in "abc"])
+        request = OffsetFetchRequest(groups=[asked(group_id=g, topics=None) for g in "abca"])
         answer = await world.call(request, OffsetFetchResponse, version=8)
         shown = [
             (group.group_id, topic.name, each.partition_index, each.committed_offset, each.metadata)
