@@ -166,11 +166,12 @@ class ClusterAnswers:
         """Answer DescribeLogDirs: the sizes of the partitions that this broker leads."""
         assert isinstance(request, DescribeLogDirsRequest), "the dispatcher selects by API"
         del context
-        asked: dict[str, list[int]] | None = None
+        asked: dict[str, dict[int, None]] | None = None
         if request.topics is not None:
-            asked = {each.topic: list(each.partitions) for each in request.topics}
-        topics: dict[str, list[_DirectoryPartition]] = {}
+            asked = {each.topic: dict.fromkeys(each.partitions) for each in request.topics}
+        topics, turns = dict[str, list[_DirectoryPartition]](), Turns()
         for log in self._manager.logs():
+            await turns.pass_on()
             partition = log.key.partition
             if asked is None or partition in asked.get(log.topic, ()):
                 topics.setdefault(log.topic, []).append(

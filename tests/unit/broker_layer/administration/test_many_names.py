@@ -19,6 +19,8 @@ from broker_layer.kafka.messages import (
     DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ElectLeadersRequest,
@@ -34,6 +36,7 @@ from broker_layer.kafka.versions import ApiKey
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicChange
 from tests.support.broker_layer.asking import Admin, AskedTopic, topic
+from tests.until import until
 
 NAMES = [f"missing-{number}" for number in range(50)]
 
@@ -118,6 +121,20 @@ async def test_other_work_runs_meanwhile(
         deletion = DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1_000)
         await admin.ask(ApiKey.DELETE_TOPICS, deletion, DeleteTopicsResponse, 3)
     assert ticks.stop() >= len(NAMES)
+
+
+async def test_other_work_runs_while_sizes_of_logs_are_read(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.create(topic("a", 20))
+    await until(lambda: admin.broker.manager.led_count == 20)
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    some = DescribeLogDirsRequest.DescribableLogDirTopic(topic="a", partitions=list(range(20)))
+    ticks = Ticks()
+    request = DescribeLogDirsRequest(topics=[some])
+    answer = await admin.ask(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
+    assert ticks.stop() >= 20
+    assert len(answer.results[0].topics[0].partitions) == 20
 
 
 @pytest.mark.parametrize("kind", [0, 1])
