@@ -79,7 +79,7 @@ class MetadataAnswers:
         assert isinstance(request, MetadataRequest), "the dispatcher selects by API"
         asked = request.topics
         if asked is None or (context.api_version == 0 and not asked):
-            return self._all(request, context)
+            return await self._all(request, context)
         topics, turns = dict[tuple[str | None, UUID | None], _Topic](), Turns()
         find = self._changes.finder()
         for each in asked:
@@ -90,11 +90,16 @@ class MetadataAnswers:
         response = self._response(topics.values(), context)
         return self._with_operations(response, request, context.rights)
 
-    def _all(self, request: MetadataRequest, context: RequestContext) -> ApiMessage | bytes:
+    async def _all(self, request: MetadataRequest, context: RequestContext) -> ApiMessage | bytes:
         if context.rights is not None:
             names = seen_topics(context.rights, self._view.topics)
             if len(names) < len(self._view.topics) or _asks_operations(request):
-                seen = [self._described(self._view.topics[name], context) for name in names]
+                seen, turns = list[_Topic](), Turns()
+                for name in names:
+                    await turns.pass_on()
+                    record = self._view.topics.get(name)
+                    if record is not None:
+                        seen.append(self._described(record, context))
                 response = self._response(seen, context)
                 return self._with_operations(response, request, context.rights)
         return self._shared(request, context)

@@ -33,9 +33,14 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.request_context import RequestContext
+from broker_layer.security.rights import Rights
+from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicChange
+from serving.overriding import override
 from tests.support.broker_layer.asking import Admin, AskedTopic, topic
+from tests.support.broker_layer.control_setting import LISTENER
 from tests.until import until
 
 NAMES = [f"missing-{number}" for number in range(50)]
@@ -135,6 +140,36 @@ async def test_other_work_runs_while_sizes_of_logs_are_read(
     answer = await admin.ask(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
     assert ticks.stop() >= 20
     assert len(answer.results[0].topics[0].partitions) == 20
+
+
+class MostTopics(Rights):
+    """Rights of a client that may not describe one topic."""
+
+    @override
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return name != "t0"
+
+    @override
+    def may_any(self, operation: Operation, kind: ResourceType) -> bool:
+        return True
+
+    @override
+    def check(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return self.may(operation, kind, name)
+
+
+async def test_other_work_runs_while_visible_topics_are_described(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.create(*[topic(f"t{number}") for number in range(21)])
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    context = RequestContext(12, "client", "host", LISTENER, 1, rights=MostTopics())
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    ticks = Ticks()
+    answer = await admin.handlers[ApiKey.METADATA](request, context)
+    assert ticks.stop() >= 20
+    assert isinstance(answer, MetadataResponse)
+    assert len(answer.topics) == 20
 
 
 @pytest.mark.parametrize("kind", [0, 1])
