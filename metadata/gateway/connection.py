@@ -104,13 +104,15 @@ class GatewayConnection(asyncio.Protocol):
         if reply.code is Code.EVENT:
             self._on_event(reply.number)
             return
+        # An error that cannot be read ends the connection, and with it the request.
+        failure = None if reply.code is Code.OK else _failure(reply.result)
         future = self._waiting.pop(reply.number, None)
         if future is None or future.done():
             return  # its caller has gone
-        if reply.code is Code.OK:
+        if failure is None:
             future.set_result(reply.result)
-            return
-        future.set_exception(_failure(reply.result))
+        else:
+            future.set_exception(failure)
 
 
 def _failure(result: Packed) -> MetadataError:

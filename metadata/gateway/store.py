@@ -28,6 +28,7 @@ from metadata.errors import (
 )
 from metadata.gateway.codec import NUMBER_MAX, names_of, stored_of, versions_of
 from metadata.gateway.connection import GatewayConnection
+from metadata.gateway.errors import GatewayFormatError
 from metadata.gateway.messages import (
     Children,
     CreateNode,
@@ -114,7 +115,7 @@ class GatewayMetadataStore:
         """Create a node (see `MetadataStore`)."""
         operation = Create(path, value, ephemeral)
         check_multi([operation])
-        return versions_of(await self._write(path, CreateNode(operation, make_parents)))[0]
+        return (await self._write(path, CreateNode(operation, make_parents), 1))[0]
 
     async def get(self, path: str, *, fresh: bool = False, agreed: bool = False) -> Stored:
         """Read a node (see `MetadataStore`)."""
@@ -135,7 +136,8 @@ class GatewayMetadataStore:
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
         """Apply all operations or none (see `MetadataStore`)."""
         check_multi(operations)
-        return versions_of(await self._write(operations[0].path, Multi(tuple(operations))))
+        request = Multi(tuple(operations))
+        return await self._write(operations[0].path, request, len(operations))
 
     def watch_value(self, path: str, callback: WatchCallback, *, holder: str = "") -> Cancel:
         """Call back after each change of a node (see `MetadataStore`)."""
@@ -178,8 +180,21 @@ class GatewayMetadataStore:
         except TimeoutError:
             raise self._unavailable() from None
 
-    async def _write(self, path: str, request: Request) -> Packed:
-        """Send a write once. Its outcome is known or unknown; it is never repeated here."""
+    async def _write(self, path: str, request: Request, count: int) -> list[Version]:
+        """Send a write once; return the versions after its `count` operations. Its outcome is known
+        or unknown; it is never repeated here.
+        """
+        result = await self._sent(path, request)
+        try:
+            versions = versions_of(result)
+        except GatewayFormatError as error:
+            raise OutcomeUnknownError(path, str(error)) from error
+        if len(versions) != count:
+            why = f"{self._address} answered {count} operations with {len(versions)} versions"
+            raise OutcomeUnknownError(path, why)
+        return versions
+
+    async def _sent(self, path: str, request: Request) -> Packed:
         self._require_open(path)
         is_sent = False
         try:
