@@ -242,7 +242,7 @@ class GatewayMetadataStore:
 
     def _watch(self, path: str, callback: WatchCallback, *, of_children: bool) -> Cancel:
         self._require_open(path)
-        if self._connection is not None and len(self._watches) >= self._session.watches_max:
+        if len(self._watches) >= self._session.watches_max:
             why = f"this client has {len(self._watches)} watches, which is the gateway's limit"
             raise StoreRefusedError(path, self._address, why)
         self._last_number = (self._last_number + 1) % NUMBER_MAX

@@ -11,6 +11,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 from metadata.errors import (
     ChainNotFoundError,
     NodeExistsError,
+    StoreRefusedError,
     StoreUnavailableError,
     VersionConflictError,
 )
@@ -42,7 +43,7 @@ from metadata.store.interface import (
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.number_blocks import pack_block
-from tests.support.gateway.running_gateway import RunningGateway, run_gateway
+from tests.support.gateway.running_gateway import LIMITS, RunningGateway, run_gateway
 from tests.support.metadata.samples import A, B, D, open_ledger, token
 from tests.until import until
 
@@ -337,6 +338,18 @@ async def test_a_silent_service_expires_the_session(gateway: RunningGateway) -> 
     assert gateway.store.session_state is SessionState.SUSPENDED, "the client's clock came first"
     gateway.store.resume()
     await until(lambda: store.session_state is SessionState.CONNECTED)
+
+
+async def test_watches_are_bounded_without_a_connection_too(gateway: RunningGateway) -> None:
+    """Else the gateway cuts each later connection of the client at its last watch."""
+    store = await gateway.connect()
+    store._session.cut()
+    await until(lambda: store.session_state is SessionState.SUSPENDED)
+    with pytest.raises(StoreRefusedError, match="which is the gateway's limit"):
+        for number in range(LIMITS.watches_max + 1):
+            store.watch_value(f"/{number}", lambda: None)
+    await until(lambda: gateway.counters.watches_now == LIMITS.watches_max)
+    assert gateway.counters.peers_dropped == 0
 
 
 async def test_a_client_moves_to_another_gateway(
