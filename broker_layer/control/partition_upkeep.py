@@ -20,7 +20,7 @@ from broker_layer.control.shown_replicas import offline_report
 from broker_layer.errors import TopicError
 from ledger_client import LedgerError
 from ledger_client.tasks import BackgroundTasks
-from metadata.errors import MetadataError
+from metadata.errors import MetadataError, MetadataFormatError
 from metadata.topics.in_sync_reports import InSyncReport, InSyncReporter
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import ReplicaNumbers
@@ -99,7 +99,10 @@ class ReplicaReports:
         await self._tasks.aclose()
 
     async def report(self) -> None:
-        """Report the changes since the last call. Raises MetadataError."""
+        """Report the changes since the last call. Raises MetadataError; the number of a bookie that
+        cannot be read hides no other one.
+        """
+        unreadable: MetadataFormatError | None = None
         led: dict[PartitionKey, None] = {}
         for key, epoch in self._manager.offline():
             led[key] = None
@@ -111,7 +114,11 @@ class ReplicaReports:
             led[key] = None
             now = (epoch, stored.replicas, stored.in_sync, stored.lacks_one)
             if self._reported.get(key) != now:
-                replicas, in_sync = await stored.read_numbers(self._numbers)
+                try:
+                    replicas, in_sync = await stored.read_numbers(self._numbers)
+                except MetadataFormatError as error:
+                    unreadable = error
+                    continue
                 self._reporter.report(key, InSyncReport(epoch, replicas, in_sync))
                 self._reported[key] = now
             if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
@@ -119,6 +126,8 @@ class ReplicaReports:
         for key in [known for known in self._reported if known not in led]:
             del self._reported[key]
             self._reporter.withdraw(key)
+        if unreadable is not None:
+            raise unreadable
 
     def _led(self) -> Iterator[tuple[PartitionKey, int, StoredReplicas]]:
         for log in self._manager.logs():

@@ -13,6 +13,8 @@ from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.durable_log import DurableLog, OpenDurableLog
+from metadata.errors import MetadataFormatError
+from metadata.paths import replica_path
 from metadata.topics.in_sync_reports import InSyncReporter
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
@@ -173,6 +175,26 @@ async def test_replicas_are_reported_to_all_brokers_while_they_are_led(setting: 
     await one.changes.delete("orders")
     await until(lambda: two.reports.find(key) is None)
     await reports.aclose()
+    await reporter.aclose()
+
+
+async def test_a_bookie_whose_number_cannot_be_read_hides_no_other(setting: Setting) -> None:
+    await setting.cluster.add_bookie()
+    one = await setting.broker(1)
+    await one.create("orders", 8)
+    logs = [await one.log("orders", partition) for partition in range(8)]
+    await until(lambda: all(log.replicas for log in logs))
+    bad = logs[0].replicas[0]
+    await one.store.create(replica_path(bad), b"?")
+    reporter = InSyncReporter(one.store, 1, Random(5), interval_s=0.01)
+    numbers = ReplicaNumbers(one.store, Random(6))
+    reports = ReplicaReports(one.manager, reporter, numbers, one.health, CONFIG)
+    reporter.start()
+    with pytest.raises(MetadataFormatError):
+        await reports.report()
+    good = [log.key for log in logs if bad not in log.replicas]
+    assert 0 < len(good) < len(logs)
+    await until(lambda: all(one.reports.find(key) is not None for key in good))
     await reporter.aclose()
 
 
