@@ -96,7 +96,9 @@ class AssignedPartition:
         open_partition: OpenPartition,
         limits: TakeOverLimits,
         on_epoch_needed: Callable[["AssignedPartition"], None],
+        on_served: Callable[["AssignedPartition"], None],
     ) -> None:
+        """`on_served` is called when `serving` is set: what opened it may be old by now."""
         self.topic = topic
         self.key = key
         self.serving: OpenedPartition | None = None
@@ -111,6 +113,7 @@ class AssignedPartition:
         self._open = open_partition
         self._limits = limits
         self._on_epoch_needed = on_epoch_needed
+        self._on_served = on_served
         self._backoff = Backoff(limits.rng, ATTEMPT_PAUSE_FIRST_S, limits.pause_max_s)
         self._opened: OpenedPartition | None = None
         self._opened_epoch = -1
@@ -206,6 +209,7 @@ class AssignedPartition:
                 self._opened, self._opened_epoch = opened, epoch
                 if epoch > self.spent:
                     self.serving = opened
+                    self._on_served(self)
                     self._note(Stage.LEADS, epoch, "")
 
     async def _awaited(self, epoch: int) -> OpenedPartition:

@@ -12,7 +12,8 @@ Source: topics design, "What a takeover does".
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -221,7 +222,7 @@ class PartitionManager:
                 assert record is not None
                 self._assign(record, partition).want(leadership.leader_epoch)
         if record is not None and name in self._assigned:
-            self._set_config(record)
+            self._set_config(record, self._assigned[name].values())
 
     def _assign(self, record: TopicRecord, partition: int) -> AssignedPartition:
         partitions = self._assigned.setdefault(record.name, {})
@@ -235,6 +236,7 @@ class PartitionManager:
                 partial(self._opener.open, record.name, key),
                 self._state_limits if is_state else self._limits,
                 self._need_epoch,
+                self._served,
             )
         return partitions[partition]
 
@@ -254,7 +256,13 @@ class PartitionManager:
             del self._ending[assigned.key]
         self._changed.set()
 
-    def _set_config(self, record: TopicRecord) -> None:
+    def _served(self, assigned: AssignedPartition) -> None:
+        """Give a log the settings of now: they may have changed during the takeover."""
+        record = self._view.topics.get(assigned.topic)
+        if record is not None and record.topic_id == assigned.key.topic_id:
+            self._set_config(record, [assigned])
+
+    def _set_config(self, record: TopicRecord, partitions: Iterable[AssignedPartition]) -> None:
         try:
             config = log_config(record.configs, self._config.topic_defaults)
         except TopicError as error:
@@ -265,9 +273,11 @@ class PartitionManager:
                 error,
             )
             return
-        for assigned in self._assigned[record.name].values():
-            if isinstance(assigned.serving, TopicLog) and assigned.serving.config != config:
-                assigned.serving.set_config(config)
+        for assigned in partitions:
+            if isinstance(log := assigned.serving, TopicLog):
+                wanted = replace(config, unclean_since=log.config.unclean_since)
+                if log.config != wanted:
+                    log.set_config(wanted)
 
     # -- new epochs ------------------------------------------------------------------------------
 

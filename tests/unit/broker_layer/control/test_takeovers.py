@@ -11,6 +11,7 @@ import pytest
 from broker_layer.control.assigned_partition import Stage
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from ledger_client.info import LedgerInfo
 from metadata.errors import NodeNotFoundError, TopicNotFoundError
 from metadata.paths import BROKERS
 from metadata.store.memory import MemoryMetadataStore
@@ -265,6 +266,28 @@ async def test_changed_settings_reach_the_log(setting: Setting) -> None:
     await one.changes.set_configs("orders", lambda stored: {**stored, "retention.ms": "5000"})
 
     await until(lambda: log.config.retention_ms == 5000)
+
+
+async def test_settings_that_change_during_a_takeover_reach_the_log(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await setting.broker(1)
+    await one.create("orders")
+    await append(await one.log("orders"), batch(b"one"))
+    two = await setting.broker(2)
+    recover, is_taken, may_continue = two.client.recover_ledger, asyncio.Event(), asyncio.Event()
+
+    async def slow(ledger_id: int) -> LedgerInfo:
+        is_taken.set()
+        await may_continue.wait()
+        return await recover(ledger_id)
+
+    monkeypatch.setattr(two.client, "recover_ledger", slow)
+    await setting.kill(one)
+    await is_taken.wait()
+    await two.changes.set_configs("orders", lambda stored: {**stored, "retention.ms": "5000"})
+    may_continue.set()
+    assert (await two.log("orders")).config.retention_ms == 5000
 
 
 async def test_a_new_broker_gets_a_share(setting: Setting) -> None:
