@@ -7,7 +7,8 @@ own metadata still states its partition and the epoch of its leader. After a lat
 claimed, changes of the list by that leader are refused, so the ledger can never be listed.
 
 Invariants: a ledger is deleted only if its partition's list is gone, or was claimed under a later
-epoch and does not name the ledger. A sweep checks at most `ledgers_per_s`.
+epoch and does not name the ledger. A list that cannot be read hides no other one. A sweep checks at
+most `ledgers_per_s`.
 
 Source: topics design, "The mapping"; protocol rules 1.2, 10.1 and 10.6.
 """
@@ -22,11 +23,12 @@ from typing import Final
 from broker_layer.log.ledger_list import EPOCH_METADATA, partition_of
 from ledger_client import LedgerClient, LedgerNotFoundError
 from ledger_client.info import LedgerInfo
-from metadata.errors import NodeNotFoundError
+from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId
 from metadata.restore.restore_record import is_unaccepted
 from metadata.store.interface import MetadataStore
 from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import NO_EPOCH
 
 LISTS_KEPT_MAX: Final = 64
 """Maximum number of lists that are cached during a sweep."""
@@ -41,6 +43,10 @@ class _Listed:
 
     leader_epoch: int
     ledger_ids: frozenset[LedgerId]
+
+
+UNKNOWN: Final = _Listed(NO_EPOCH, frozenset())
+"""A list of which nothing is known: no ledger counts as an orphan."""
 
 
 class LedgerSweeper:
@@ -95,13 +101,21 @@ class LedgerSweeper:
 
     async def _read(self, key: PartitionKey) -> _Listed | None:
         """Read the present list of a partition. Return None if it is gone: a list is created before
-        the first ledger, and never created again.
+        the first ledger, and never created again. Return UNKNOWN if it cannot be read, or loses
+        ledgers meanwhile.
         """
         try:
             record, _ = await self._partitions.get(key)
         except NodeNotFoundError:
             return None
-        segments = await self._partitions.segments(key, record)
+        except MetadataFormatError as error:
+            _log.warning("ledgers of a partition are not searched for unlisted ones: %s", error)
+            return UNKNOWN
+        try:
+            segments = await self._partitions.segments(key, record)
+        except (NodeNotFoundError, MetadataFormatError) as error:
+            _log.info("ledgers of a partition are searched by the next sweep: %s", error)
+            return UNKNOWN
         return _Listed(record.leader_epoch, frozenset(each.ledger_id for each in segments))
 
 

@@ -3,14 +3,20 @@
 import asyncio
 from dataclasses import replace
 
-from metadata.paths import RESTORE
+import pytest
+
+from broker_layer.log.ledger_list import EPOCH_METADATA, PARTITION_METADATA
+from ledger_client import Quorum
+from metadata.paths import RESTORE, partition_path
 from metadata.restore.restore_record import (
     RestoreRecord,
     RestoreState,
     accept_restore,
     pack_restore,
 )
+from metadata.topics.partition import pack_partition
 from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import TOPIC_ID_BYTES, TopicId
 from tests.support.broker_layer.control_setting import CONFIG, Setting
 from tests.support.broker_layer.log_setting import append, batch, values
 from tests.until import until
@@ -75,3 +81,24 @@ async def test_nothing_is_deleted_before_a_restore_is_accepted(setting: Setting)
     assert await one.sweeper.sweep() == 0
     await accept_restore(one.store)
     assert await one.sweeper.sweep() >= 1
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+async def test_a_list_that_cannot_be_read_keeps_no_other_orphan(
+    setting: Setting, *, is_damaged: bool
+) -> None:
+    """The other case is a list that loses a chunk after its record was read."""
+    one = await setting.broker(1)
+    bad, gone = (PartitionKey(TopicId(digit * TOPIC_ID_BYTES), 0) for digit in (b"a", b"b"))
+    made = [
+        await one.client.create_ledger(
+            Quorum(1, 1, 1),
+            metadata={PARTITION_METADATA: f"{key.topic_id.hex()}/0", EPOCH_METADATA: "0"},
+        )
+        for key in (bad, gone)
+    ]
+    record, version = await one.partitions.get_or_create(bad)
+    value = pack_partition("a list", replace(record.claimed(7), next_chunk=1))
+    await one.store.compare_and_set(partition_path(bad), b"?" if is_damaged else value, version)
+    assert await one.sweeper.sweep() == 1
+    assert [info.id async for info in one.client.list_ledgers()] == [made[0].id]
