@@ -105,6 +105,7 @@ class MetadataRequests:
         self, session: ClientSession, operations: Sequence[Operation], *, make_parents: bool
     ) -> list[Version]:
         allowed = await self._allowed(session, operations)
+        self._check_room(session, operations)  # of its requests, none is sent in between
         sent = session.ephemerals.begin(operations)
         try:
             versions = await self._send(operations, allowed, make_parents=make_parents)
@@ -134,7 +135,6 @@ class MetadataRequests:
 
     async def _allowed(self, session: ClientSession, operations: Sequence[Operation]) -> Allowed:
         subject = self.subject(session)
-        self._check_room(session, operations)
         known = Known() if subject.is_super else await self._read(operations)
         verdict: Verdict = decide_writes(subject, operations, known)
         if not isinstance(verdict, Allowed):

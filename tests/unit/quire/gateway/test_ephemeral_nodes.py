@@ -13,9 +13,9 @@ from metadata.gateway.errors import GatewayRefusedError
 from metadata.ids import Version
 from metadata.registry.registrar import ClientRegistration
 from metadata.store.ephemeral import HeldNode, pack_held
-from metadata.store.interface import CompareAndSet, Create
+from metadata.store.interface import CompareAndSet, Create, Delete
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from tests.support.gateway.running_gateway import RunningGateway, run_gateway
+from tests.support.gateway.running_gateway import LIMITS, RunningGateway, run_gateway
 
 
 @pytest.fixture
@@ -56,6 +56,21 @@ async def test_a_write_in_flight_gives_no_right(gateway: RunningGateway) -> None
     assert {type(each) for each in done[:6]} == {NodeExistsError}
     assert {type(each) for each in done[6:]} == {GatewayRefusedError}
     assert await bob.get(path, fresh=True) == stored
+
+
+async def test_nodes_that_are_created_together_are_bounded(gateway: RunningGateway) -> None:
+    """Each of them had room when its request came; deciding about its other part takes a read."""
+    alice = await gateway.connect("User:alice")
+    value = pack_held(HeldNode(b"y" * 16, alice.session_id, b""))
+    requests = []
+    for number in range(4):
+        level = f"/ledgers/000{number}"
+        await alice.create(level, b"")
+        node = Create(f"/clients/{number}", value, ephemeral=True)
+        requests.append(alice.multi([node, Delete(level, Version(0))]))
+    made = await asyncio.gather(*requests, return_exceptions=True)
+    assert [type(each) for each in made].count(GatewayRefusedError) == 1
+    assert len(await alice.children("/clients", fresh=True)) == LIMITS.ephemerals_max == 3
 
 
 async def test_bounds_of_ephemeral_nodes_and_uncertain_values(gateway: RunningGateway) -> None:
