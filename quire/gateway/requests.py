@@ -3,8 +3,8 @@
 Leaves the decisions to `quire.gateway.rights`, and frames to `connection.py`.
 
 Invariants: a write is decided on the values at the versions that it names, or that its checks do;
-what a decision needs is read again, after a fresh read, before anything is refused; a write is sent
-at most once, in one multi with its checks.
+what a decision needs is read again, after a fresh read, before anything is refused; the rights that
+decide are those after these reads; a write is sent at most once, in one multi with its checks.
 
 Source: docs/security.md, "A gateway for clients".
 """
@@ -134,12 +134,12 @@ class MetadataRequests:
     # -- decisions
 
     async def _allowed(self, session: ClientSession, operations: Sequence[Operation]) -> Allowed:
-        subject = self.subject(session)
-        known = Known() if subject.is_super else await self._read(operations)
-        verdict: Verdict = decide_writes(subject, operations, known)
+        known = Known() if self.subject(session).is_super else await self._read(operations)
+        verdict: Verdict = decide_writes(self.subject(session), operations, known)
         if not isinstance(verdict, Allowed):
             await self._store.get("/", fresh=True)  # later reads see what was written before it
-            verdict = decide_writes(subject, operations, await self._read(operations))
+            known = await self._read(operations)
+            verdict = decide_writes(self.subject(session), operations, known)
         match verdict:
             case Allowed():
                 return verdict

@@ -45,6 +45,7 @@ from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.number_blocks import pack_block
 from tests.support.gateway.running_gateway import LIMITS, RunningGateway, run_gateway
 from tests.support.metadata.samples import A, B, D, open_ledger, token
+from tests.support.metadata.scripted_faults import ScriptedFaults, reach
 from tests.until import until
 
 ALICE, BOB = "User:alice", "User:bob"
@@ -129,6 +130,26 @@ async def test_others_change_nothing_of_it(
     assert gateway.counters.requests_refused == {"read": 0, "write": 5}
     gateway.granted[BOB] = granted(LedgerRole.RECOVERER, f"ledger:{ledger_id}")
     await theirs.compare_and_set(metadata.with_recovery_begun(token(5)), version)
+
+
+async def test_a_right_that_ends_while_a_request_is_decided_does_not_count(
+    gateway: RunningGateway,
+    server: MemoryMetadataServer,
+    alice: GatewayMetadataStore,
+    bob: GatewayMetadataStore,
+) -> None:
+    ledger_id = await new_ledger(alice, ALICE)
+    metadata, version = await ledgers(bob).get(ledger_id, fresh=True)
+    gateway.granted[BOB] = granted(LedgerRole.RECOVERER, f"ledger:{ledger_id}")
+    server.faults = faults = ScriptedFaults(reach(ledger_path(ledger_id)))
+
+    async def revoke() -> None:
+        del gateway.granted[BOB]
+
+    faults.meanwhile = revoke
+    with pytest.raises(GatewayRefusedError):
+        await ledgers(bob).compare_and_set(metadata.with_recovery_begun(token(5)), version)
+    assert await ledgers(alice).get(ledger_id, fresh=True) == (metadata, version)
 
 
 async def test_an_id_is_used_by_the_session_that_allocated_it(
