@@ -91,7 +91,7 @@ class GatewaySession:
         try:
             async with asyncio.timeout(CLOSE_S_MAX):
                 await connection.call(CloseSession())
-        except (OSError, MetadataError, TimeoutError):
+        except (OSError, MetadataError, TimeoutError, OverflowError):
             pass  # the session ends by its time
         connection.abort()
 

@@ -373,6 +373,15 @@ async def test_watches_are_bounded_without_a_connection_too(gateway: RunningGate
     assert gateway.counters.peers_dropped == 0
 
 
+async def test_a_store_with_as_many_requests_as_it_may_have_is_closed(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await gateway.connect()
+    monkeypatch.setattr("metadata.gateway.connection.REQUESTS_MAX", 0)
+    await store.aclose()
+    await until(lambda: not gateway.counters.connections_now)
+
+
 async def test_a_client_moves_to_another_gateway(
     gateway: RunningGateway, server: MemoryMetadataServer
 ) -> None:
