@@ -18,7 +18,7 @@ import logging
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerNotFoundError
-from metadata.errors import NodeNotFoundError, VersionConflictError
+from metadata.errors import MetadataFormatError, NodeNotFoundError, VersionConflictError
 from metadata.topics.partition import PartitionRecord
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import NO_EPOCH, TopicId, TopicRecord
@@ -78,11 +78,17 @@ class TopicEraser:
 
     async def delete_ledgers(self, topic_id: TopicId) -> None:
         """Delete the ledgers and lists of a topic without a record. Raises MetadataError or
-        LedgerError; call it again then.
+        LedgerError; call it again then. A list that cannot be read keeps no other one.
         """
         count = 0
+        unreadable: MetadataFormatError | None = None
         for partition in await self._partitions.partitions_of(topic_id):
-            count += await self._erase_partition(PartitionKey(topic_id, partition))
+            try:
+                count += await self._erase_partition(PartitionKey(topic_id, partition))
+            except MetadataFormatError as error:
+                unreadable = error
+        if unreadable is not None:
+            raise unreadable
         _log.info("%d ledgers of topic id %s are deleted", count, topic_id.hex())
 
     async def _erase_partition(self, key: PartitionKey) -> int:

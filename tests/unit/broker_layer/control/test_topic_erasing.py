@@ -183,15 +183,15 @@ async def test_a_deletion_that_was_cut_off_is_completed(setting: Setting) -> Non
 async def test_a_list_that_cannot_be_read_keeps_no_other_topic(setting: Setting) -> None:
     store = MemoryMetadataStore(setting.cluster.server)
     partitions = PartitionStore(store, Random(1))
-    for topic_id in (UNREADABLE, DEAD):
-        await partitions.get_or_create(PartitionKey(topic_id, 0))
+    for topic_id, number in ((UNREADABLE, 0), (UNREADABLE, 1), (DEAD, 0)):
+        await partitions.get_or_create(PartitionKey(topic_id, number))
     path = partition_path(PartitionKey(UNREADABLE, 0))
     await store.compare_and_set(path, b"?", (await store.get(path)).version)
     await setting.broker(1)
     async with asyncio.timeout(WAIT_S):
         while await partitions.partitions_of(DEAD):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)
-    assert await partitions.partitions_of(UNREADABLE) == [0]
+    assert await partitions.partitions_of(UNREADABLE) == [0], "its other list is gone"
     await store.aclose()
 
 
