@@ -161,13 +161,14 @@ class TopicAdmin:
         stored: list[TopicRecord] = []
         answers: list[_Grown] = []
         works: list[Awaitable[_Grown]] = []
-        counts = Counter(topic.name for topic in request.topics)
+        counts, turns = Counter(topic.name for topic in request.topics), Turns()
         for name in (name for name, count in counts.items() if count > 1):
             text = f"{name!r} is named more than once"
             answers.append(_not_grown(name, ErrorCode.INVALID_REQUEST, text))
         for topic in request.topics:
             if counts[topic.name] > 1:
                 continue
+            await turns.pass_on()
             try:
                 leaders = None
                 if topic.assignments is not None:

@@ -15,6 +15,8 @@ from broker_layer.kafka.messages import (
     AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeConfigsRequest,
@@ -140,6 +142,24 @@ async def test_other_work_runs_while_sizes_of_logs_are_read(
     answer = await admin.ask(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
     assert ticks.stop() >= 20
     assert len(answer.results[0].topics[0].partitions) == 20
+
+
+async def test_other_work_runs_while_new_partitions_are_planned(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    at_once = "broker_layer.administration.topic_admin.CHANGES_AT_ONCE_MAX"
+    monkeypatch.setattr(at_once, len(NAMES))
+    grown = CreatePartitionsRequest.CreatePartitionsTopic
+    request = CreatePartitionsRequest(
+        topics=[grown(name=each, count=2, assignments=None) for each in NAMES],
+        timeout_ms=1_000,
+        validate_only=False,
+    )
+    ticks = Ticks()
+    answer = await admin.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
+    assert ticks.stop() >= len(NAMES)
+    assert len(answer.results) == len(NAMES)
 
 
 class MostTopics(Rights):
