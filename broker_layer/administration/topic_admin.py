@@ -9,7 +9,8 @@ replicate. So the first broker of a list becomes the preferred leader, and the l
 becomes the replication factor.
 
 Invariants: each topic of a request has its own answer; a topic that is named twice is refused; with
-`validate_only` nothing is stored.
+`validate_only` nothing is stored; a request adds at most NEW_PARTITIONS_MAX partitions, and what is
+over is refused.
 
 Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers).
 """
@@ -40,12 +41,16 @@ from broker_layer.kafka.messages import (
 from broker_layer.log.settings.log_config import replication_factor
 from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns
-from metadata.topics.topic import TopicRecord
+from metadata.topics.topic import PARTITIONS_MAX, TopicRecord
 from metadata.topics.topic_names import alike
 
 TIMEOUT_S_MAX: Final = 60.0
 CHANGES_AT_ONCE_MAX: Final = 64
 """Maximum number of topics of one request that are changed at the same time."""
+NEW_PARTITIONS_MAX: Final = PARTITIONS_MAX
+"""Maximum number of partitions that one request adds to all its topics. It is Kafka's limit for
+CreateTopics.
+"""
 BY_ID_VERSION: Final = 6
 """First version of DeleteTopics that accepts ids as well as names."""
 
@@ -63,6 +68,26 @@ class _AskedDeletion:
 
     name: str | None
     topic_id: UUID | None
+
+
+class _Room:
+    """Partitions that one request may still add."""
+
+    def __init__(self) -> None:
+        self._left = NEW_PARTITIONS_MAX
+
+    def check(self, count: int) -> None:
+        """Raise TopicError if there is no room for so many, before they are planned."""
+        if min(count, PARTITIONS_MAX) > self._left:
+            text = (
+                f"with this topic, the request adds more than {NEW_PARTITIONS_MAX} partitions: send"
+                " another one for it"
+            )
+            raise TopicError(ErrorCode.POLICY_VIOLATION, text)
+
+    def take(self, count: int) -> None:
+        """Take room for partitions that are planned."""
+        self._left -= count
 
 
 class TopicAdmin:
@@ -93,7 +118,7 @@ class TopicAdmin:
         stored: list[TopicRecord] = []
         answers: list[_Created] = []
         planned: list[TopicRecord | _Created] = []
-        names, turns = dict[str, str](), Turns()
+        names, turns, room = dict[str, str](), Turns(), _Room()
         for name, count in counts.items():
             if count > 1:  # answered once: the answer has one row for each name
                 text = f"{name!r} is named more than once"
@@ -104,7 +129,10 @@ class TopicAdmin:
             await turns.pass_on()
             try:
                 self._changes.check_alike(topic.name, names)
-                record = self._changes.plan(_wanted(topic), loads)
+                wanted = _wanted(topic)
+                room.check(self._count_of(wanted))
+                record = self._changes.plan(wanted, loads)
+                room.take(len(record.partitions))
             except TopicError as error:
                 planned.append(_not_created(topic.name, error.code, error.text))
             else:
@@ -118,6 +146,12 @@ class TopicAdmin:
         )
         await self._wait_until_shown(stored)
         return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
+
+    def _count_of(self, wanted: NewTopic) -> int:
+        if wanted.leaders is not None:
+            return len(wanted.leaders)
+        is_default = wanted.partitions == -1
+        return self._config.topic_defaults.partitions if is_default else wanted.partitions
 
     async def _create(
         self, record: TopicRecord, timeout_s: float | None, stored: list[TopicRecord]
@@ -161,6 +195,7 @@ class TopicAdmin:
         stored: list[TopicRecord] = []
         answers: list[_Grown] = []
         works: list[Awaitable[_Grown]] = []
+        room = _Room()
         counts, turns = Counter(topic.name for topic in request.topics), Turns()
         for name in (name for name, count in counts.items() if count > 1):
             text = f"{name!r} is named more than once"
@@ -173,7 +208,9 @@ class TopicAdmin:
                 leaders = None
                 if topic.assignments is not None:
                     leaders = _first_brokers([each.broker_ids for each in topic.assignments])
+                room.check(topic.count - self._view.partition_count(topic.name))
                 planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
+                room.take(len(planned))
             except TopicError as error:
                 works.append(_immediate(_not_grown(topic.name, error.code, error.text)))
             else:

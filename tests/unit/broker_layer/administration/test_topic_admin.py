@@ -16,7 +16,7 @@ from broker_layer.kafka.messages import (
     DeleteTopicsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from metadata.topics.topic import TOPIC_ID_BYTES, TopicId, TopicRecord
+from metadata.topics.topic import PARTITIONS_MAX, TOPIC_ID_BYTES, TopicId, TopicRecord
 from tests.support.broker_layer.asking import NO_ID, Admin, Creatable, topic
 from tests.support.broker_layer.control_setting import Setting
 from tests.until import WAIT_S, until
@@ -80,6 +80,27 @@ async def test_each_refusal_has_its_code(admin: Admin, wanted: Creatable, code: 
 
     assert answer.error_code == code
     assert bool(answer.error_message) == (code is not ErrorCode.NONE)
+
+
+async def test_a_request_adds_a_bounded_number_of_partitions(admin: Admin) -> None:
+    """Else 200 KB, which only ask whether topics could be created, take gigabytes."""
+    sizes = {"a": PARTITIONS_MAX - 1, "b": 2, "c": 1, "d": 1}
+    planned = await admin.create(*[topic(*each) for each in sizes.items()], is_dry=True)
+    assert [each.error_code for each in planned] == [
+        ErrorCode.NONE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.NONE,
+        ErrorCode.POLICY_VIOLATION,
+    ]
+    await admin.create(*[topic(name) for name in sizes])
+    grown = CreatePartitionsRequest.CreatePartitionsTopic
+    request = CreatePartitionsRequest(
+        topics=[grown(name=each, count=1 + sizes[each], assignments=None) for each in sizes],
+        timeout_ms=1_000,
+        validate_only=True,
+    )
+    answer = await admin.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
+    assert [each.error_code for each in answer.results] == [each.error_code for each in planned]
 
 
 async def test_a_duplicate_name_is_refused_and_others_are_created(admin: Admin) -> None:
