@@ -60,6 +60,8 @@ class TopicFollower:
         self._due: dict[str, None] = {}
         self._stamps: dict[str, int] = {}
         self._names_due = True
+        self._all_due = False
+        """Whether all records are to be read once the names are."""
         self._reread_count = 0
         self._wake = asyncio.Event()
         self._cancel_names: Cancel | None = None
@@ -73,9 +75,13 @@ class TopicFollower:
         self._tasks.start(self._follow())
 
     def reread(self) -> int:
-        """Read all records again; return the number that `on_settled` gets when that is done."""
+        """Read all records again; return the number that `on_settled` gets when that is done.
+
+        They are read after the names, for which the server catches up with its leader: reads that
+        are under way may be of a server that lags.
+        """
         self._reread_count += 1
-        self._due.update(dict.fromkeys(self._watches))
+        self._all_due = True
         self._mark_names()
         return self._reread_count
 
@@ -122,13 +128,17 @@ class TopicFollower:
     async def _read_what_is_due(self) -> None:
         if self._names_due:
             self._names_due = False
+            is_all_due, self._all_due = self._all_due, False
             stamps = dict(self._stamps)
             try:
                 names = await self._topics.names()
             except MetadataError:
                 self._names_due = True
+                self._all_due |= is_all_due
                 raise
             self._follow_names(names, stamps)
+            if is_all_due:
+                self._due.update(dict.fromkeys(self._watches))
         while self._due:
             batch = list(self._due)[:READS_AT_ONCE_MAX]
             results = await asyncio.gather(*map(self._read, batch), return_exceptions=True)

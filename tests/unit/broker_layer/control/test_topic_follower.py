@@ -13,6 +13,7 @@ from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from metadata.topics.topic import TopicId, TopicRecord, new_topic
 from metadata.topics.topic_store import TopicStore
+from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
 
 
@@ -53,11 +54,14 @@ class World:
     """A follower of topics in memory, and the changes that it reported."""
 
     def __init__(self) -> None:
-        self.store = MemoryMetadataStore(MemoryMetadataServer())
+        self.faults = ScriptedFaults()
+        self.server = MemoryMetadataServer(self.faults)
+        self.store = MemoryMetadataStore(self.server)
         self.topics = LateTopics(self.store)
         self.others = TopicStore(self.store, Random(2))
         self.changes: list[tuple[str, bool]] = []
         self.settled = 0
+        self.settled_number = 0
         self.follower = TopicFollower(
             self.topics, Random(3), on_change=self._changed, on_settled=self._settled
         )
@@ -65,8 +69,9 @@ class World:
     def _changed(self, name: str, record: TopicRecord | None) -> None:
         self.changes.append((name, record is not None))
 
-    def _settled(self, _: int) -> None:
+    def _settled(self, number: int) -> None:
         self.settled += 1
+        self.settled_number = number
 
     async def hold_answers(self) -> None:
         """Return once a read has its answer, which the follower gets after `release`."""
@@ -125,3 +130,24 @@ async def test_a_topic_that_is_gone_from_a_later_listing_is_dropped(world: World
     world.follower.reread()
     await until(lambda: not world.follower._records)
     assert world.changes == [("orders", True), ("orders", False)]
+
+
+async def test_all_topics_are_read_after_the_server_has_caught_up(world: World) -> None:
+    """Also if a read was under way when it was asked for: then its server may lag."""
+    await world.others.create(topic("a"))
+    await world.others.create(topic("b"))
+    world.follower.start()
+    await until(lambda: len(world.follower._records) == 2)
+    world.topics.gate.clear()
+    await world.others.change("b", lambda record: record.with_leaders({0: 2}))
+    await world.hold_answers()
+
+    another = MemoryMetadataStore(world.server)
+    world.faults.news_s = 600.0
+    await TopicStore(another, Random(4)).change("a", lambda record: record.with_leaders({0: 2}))
+    world.faults.missed = 1  # a read that is not fresh does not see that
+    number = world.follower.reread()
+    world.topics.gate.set()
+    await until(lambda: world.settled_number == number)
+    assert world.follower._records["a"].partitions[0].leader == 2
+    await another.aclose()
