@@ -4,7 +4,8 @@ Leaves the bindings to `metadata.security`, and the right to ask and to change t
 `broker_layer.security`.
 
 Invariants: without an authorizer nothing is read or changed, and answers say SECURITY_DISABLED;
-each binding of a request has its own answer; the broker that answered applies the change.
+each binding of a request has its own answer, and each removed one is shown once; the broker that
+answered applies the change.
 
 Source: KIP-140, KIP-290; the checks are those of Kafka's AclControlManager.
 """
@@ -28,6 +29,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
+from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
 from metadata.security.acl_store import AclStore, AclView
@@ -124,7 +126,9 @@ class AclAdmin:
         return CreateAclsResponse(results=[_created(each) for each in refusals])
 
     async def delete(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
-        """Answer DeleteAcls: the bindings that each filter selected are gone when it returns."""
+        """Answer DeleteAcls: the bindings that each filter selected are gone when it returns. Each
+        is shown once, with the first filter that selected it.
+        """
         assert isinstance(request, DeleteAclsRequest), "the dispatcher selects by API"
         if len(request.filters) > ITEMS_MAX:
             return _undeleted(request, _too_many(len(request.filters)))
@@ -139,10 +143,18 @@ class AclAdmin:
         except MetadataError as error:
             return _undeleted(request, _refusal(error))
         await self._apply()
+        shown: list[list[AclBinding]] = [[] for _ in filters]
+        turns = Turns()
+        for binding in removed:
+            await turns.pass_on()
+            for rows, each in zip(shown, filters, strict=True):
+                if isinstance(each, AclFilter) and each.selects(binding):
+                    rows.append(binding)
+                    break
         return DeleteAclsResponse(
             filter_results=[
-                _deleted(each, removed) if isinstance(each, AclFilter) else _not_deleted(each)
-                for each in filters
+                _deleted(rows) if isinstance(each, AclFilter) else _not_deleted(each)
+                for rows, each in zip(shown, filters, strict=True)
             ]
         )
 
@@ -255,7 +267,7 @@ def _not_deleted(refusal: TopicError) -> _Deleted:
     return _Deleted(error_code=refusal.code, error_message=refusal.text, matching_acls=[])
 
 
-def _deleted(wanted: AclFilter, removed: Sequence[AclBinding]) -> _Deleted:
+def _deleted(removed: Sequence[AclBinding]) -> _Deleted:
     return _Deleted(
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -272,6 +284,5 @@ def _deleted(wanted: AclFilter, removed: Sequence[AclBinding]) -> _Deleted:
                 permission_type=each.permission,
             )
             for each in removed
-            if wanted.selects(each)
         ],
     )

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
+from typing import Final
 
 from metadata.callbacks import Callbacks
 from metadata.errors import MetadataFormatError
@@ -28,6 +29,9 @@ from metadata.security.acls import (
 from metadata.store.child_values import ChildValues
 from metadata.store.interface import Cancel, MetadataStore, find
 from metadata.store.value_changes import change_value
+
+BINDINGS_PER_STEP: Final = 10
+"""Number of bindings that are compared with all filters before the event loop may do other work."""
 
 
 class AclStore:
@@ -64,7 +68,12 @@ class AclStore:
         MetadataError.
         """
         present = await self.select(AclFilter())
-        shards = dict.fromkeys(each.shard for each in present if _is_selected(each, filters))
+        shards: dict[int, None] = {}
+        for count, binding in enumerate(present):
+            if _is_selected(binding, filters):
+                shards[binding.shard] = None
+            if count % BINDINGS_PER_STEP == BINDINGS_PER_STEP - 1:
+                await asyncio.sleep(0)
         removed: dict[AclBinding, None] = {}
         for shard in shards:
             path = acl_shard_path(shard)

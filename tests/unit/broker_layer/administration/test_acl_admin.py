@@ -166,6 +166,18 @@ async def test_wrong_filters_are_refused(lists: Lists) -> None:
     assert found == (ErrorCode.NONE, ["a"])
 
 
+async def test_a_removed_list_is_shown_once(lists: Lists) -> None:
+    """Else the answer has as many rows as lists times filters."""
+    await lists.create(*[creation(name) for name in "abcd"])
+    deleted = await lists.delete(chosen("b"), chosen(operation=99), chosen(None), chosen("c"))
+    assert deleted == [
+        (0, ["b"]),
+        (ErrorCode.INVALID_REQUEST, []),
+        (0, ["a", "c", "d"]),
+        (0, []),
+    ]
+
+
 async def test_a_request_has_a_maximum(lists: Lists) -> None:
     codes = await lists.create(*[creation("a")] * (ITEMS_MAX + 1))
     assert dict.fromkeys(codes) == {ErrorCode.INVALID_REQUEST: None}
