@@ -4,8 +4,9 @@ Leaves deadlines and pauses to `quire.server.connection`, sessions to `sessions.
 `requests.py`.
 
 Invariants: nothing but a hello is served before the hello is answered. At most
-`requests_running_max` requests of a connection run; while others wait, nothing is read. A client
-with more than `unread_bytes_max` unsent bytes is cut.
+`requests_running_max` requests of a connection run, of `running_bytes_max` bytes if they are
+several; while others wait, nothing is read. A client with more than `unread_bytes_max` unsent bytes
+is cut.
 
 Source: docs/formats.md, "Connections to a gateway".
 """
@@ -68,8 +69,11 @@ class ClientConnection(ServerConnection):
         self._assembler = FrameAssembler(HELLO_BYTES_MAX)
         self._session: ClientSession | None = None
         self._greeting: asyncio.Task[None] | None = None
-        self._tasks: dict[asyncio.Task[None], None] = {}
-        self._waiting: deque[tuple[int, Ping | MetadataRequest]] = deque()
+        self._tasks: dict[asyncio.Task[None], int] = {}
+        """What runs, with the bytes of its request; 0 for what is no request of the metadata."""
+        self._running_bytes = 0
+        self._waiting: deque[tuple[int, Ping | MetadataRequest, int]] = deque()
+        """Numbers of requests, the requests, and their bytes."""
         self._is_ending = False
         self._watches: dict[int, Cancel] = {}
         self._events: dict[int, None] = {}
@@ -168,13 +172,13 @@ class ClientConnection(ServerConnection):
                 if self._is_ending or self._transport is None or self._transport.is_closing():
                     return
                 self._context.counters.requests += 1
-                self._take(*decode_request(body))
+                self._take(*decode_request(body), len(body))
                 yield
         except GatewayFormatError as error:
             self._drop_bad_frame(str(error))
         self._run_waiting()
 
-    def _take(self, number: int, request: Request) -> None:
+    def _take(self, number: int, request: Request, size: int) -> None:
         if isinstance(request, Hello):
             if self._session is not None or self._greeting is not None:
                 self._drop_bad_frame("a second hello")
@@ -183,7 +187,7 @@ class ClientConnection(ServerConnection):
         elif self._session is None:
             self._drop_bad_frame(f"{type(request).__name__} before the hello")
         else:
-            self._serve(self._session, number, request)
+            self._serve(self._session, number, request, size)
 
     async def _greet(self, number: int, hello: Hello) -> None:
         context = self._context
@@ -222,7 +226,7 @@ class ClientConnection(ServerConnection):
 
     # -- requests
 
-    def _serve(self, session: ClientSession, number: int, request: Request) -> None:
+    def _serve(self, session: ClientSession, number: int, request: Request, size: int) -> None:
         match request:
             case Watch():
                 self._watch(session, request)
@@ -236,27 +240,33 @@ class ClientConnection(ServerConnection):
             case Hello():
                 raise AssertionError("a hello is taken before")
             case _:
-                self._waiting.append((number, request))
+                self._waiting.append((number, request, size))
 
     def _run_waiting(self) -> None:
-        """Start requests while fewer than the limit run; read on if none waits."""
+        """Start requests while fewer than the limits run; read on if none waits."""
         session = self._session
-        limit = self._context.limits.requests_running_max
-        while self._waiting and session is not None and len(self._tasks) < limit:
-            number, request = self._waiting.popleft()
-            task = self._start(self._answer(session, number, request))
+        while self._waiting and session is not None and self._has_room(self._waiting[0][2]):
+            number, request, size = self._waiting.popleft()
+            task = self._start(self._answer(session, number, request), size)
             session.running[task] = None
             task.add_done_callback(lambda done: session.running.pop(done, None))
         self.set_pause(Pause.REQUESTS_WAIT, on=bool(self._waiting))
 
-    def _start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+    def _has_room(self, size: int) -> bool:
+        """Return whether a request of so many bytes may run now; one always may."""
+        limits, bytes_after = self._context.limits, self._running_bytes + size
+        is_small = not self._running_bytes or bytes_after <= limits.running_bytes_max
+        return len(self._tasks) < limits.requests_running_max and is_small
+
+    def _start(self, work: Coroutine[None, None, None], size: int = 0) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
+        self._tasks[task] = size
+        self._running_bytes += size
         task.add_done_callback(self._note_end)
         return task
 
     def _note_end(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.pop(task, None)
+        self._running_bytes -= self._tasks.pop(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._context.counters.requests_failed += 1
             self._context.log.failure("request failed", error)

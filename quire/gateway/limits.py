@@ -27,6 +27,9 @@ class GatewayLimits(ConnectionLimits):
     requests_running_max: int = 32
     """Maximum number of running requests of one connection; at this number, reading pauses."""
 
+    running_bytes_max: int = 2 * 1024 * 1024
+    """Maximum bytes of the running requests of one connection; a larger one runs alone."""
+
     unread_bytes_max: int = 32 * 1024 * 1024
     """Unsent bytes of one connection above which it is cut."""
 

@@ -24,6 +24,7 @@ LIMITS = GatewayLimits(
     sweep_interval_s=0.02,
     write_buffer_bytes_max=64 * 1024,
     requests_running_max=4,
+    running_bytes_max=400_000,
     watches_max=50,
     unread_bytes_max=2 * 1024 * 1024,
     ephemerals_max=3,

@@ -21,6 +21,7 @@ from metadata.gateway.messages import (
     CloseSession,
     Get,
     Hello,
+    Multi,
     Ping,
     Request,
     Unwatch,
@@ -29,12 +30,13 @@ from metadata.gateway.messages import (
 )
 from metadata.ids import Version
 from metadata.msgpack_fields import array_of
+from metadata.store.interface import Create
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.gateway.connection import ClientConnection
 from quire.server import connection
 from tests.support.gateway.running_gateway import LIMITS, RunningGateway, run_gateway
 from tests.support.loop_passes import counting_passes
-from tests.support.metadata.scripted_faults import ScriptedFaults
+from tests.support.metadata.scripted_faults import ScriptedFaults, is_write
 from tests.until import until
 
 HELLO = Hello(1, 1, 0, b"", 6_000, "test")
@@ -244,6 +246,30 @@ async def test_few_requests_run_and_others_wait(
     client.close()
 
 
+async def test_large_requests_run_a_few_at_a_time(
+    gateway: RunningGateway, faults: ScriptedFaults
+) -> None:
+    """Else a slow metadata service fills the memory with the writes of one client."""
+    client = await Client.of(gateway)
+    await client.greet()
+    faults.meets = is_write
+    faults.calls.clear()
+    faults.gate.clear()
+    for number in range(4):
+        value = bytes(800_000 if number == 3 else 150_000)
+        client.send(number, Multi((Create(f"/a{number}", value),)))
+    client.send(4, Ping())
+    await until(lambda: len(faults.calls) == 2)
+    await until(lambda: gateway.counters.reading_paused > 0)
+    assert len(faults.calls) == 2
+    faults.gate.set()
+    assert sorted([(await client.reply()).number for _ in range(5)]) == list(range(5))
+    (connection,) = gateway.context.connections
+    assert isinstance(connection, ClientConnection)
+    await until(lambda: connection._running_bytes == 0)
+    client.close()
+
+
 async def test_watches_are_bounded_and_end(gateway: RunningGateway) -> None:
     client = await Client.of(gateway)
     await client.greet()
@@ -327,9 +353,9 @@ async def test_many_small_requests_are_served_in_later_passes(
     await client.greet()
     async with counting_passes() as passes:
 
-        def note(self: ClientConnection, number: int, request: Request) -> None:
+        def note(self: ClientConnection, number: int, request: Request, size: int) -> None:
             noted.append(passes.now)
-            take(self, number, request)
+            take(self, number, request, size)
 
         monkeypatch.setattr(ClientConnection, "_take", note)
         for number in range(20):
