@@ -249,7 +249,7 @@ async def _by_topic(
     """
     asked = [(name, each) for name, partitions in topics for each in partitions]
     left = iter(enumerate(asked))
-    rows, turns = dict[int, Row](), Turns()
+    rows = dict[int, Row]()
 
     async def work() -> None:
         turns = Turns()

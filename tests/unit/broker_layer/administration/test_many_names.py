@@ -40,7 +40,7 @@ from broker_layer.security.rights import Rights
 from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicChange
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.broker_layer.asking import Admin, AskedTopic, topic
 from tests.support.broker_layer.control_setting import LISTENER
 from tests.until import until

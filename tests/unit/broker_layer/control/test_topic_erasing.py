@@ -19,7 +19,7 @@ from metadata.topics.partition import (
 )
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TOPIC_ID_BYTES, TopicId, TopicRecord
-from serving.overriding import override
+from quire.server.overriding import override
 from tests.support.broker_layer.control_setting import (
     CONFIG,
     Broker,

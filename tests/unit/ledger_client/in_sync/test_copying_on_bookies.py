@@ -15,7 +15,7 @@ from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.repair_key import read_or_create_repair_key
-from repair.ledger_repair import NO_KEY
+from quire.repair.ledger_repair import NO_KEY
 from tests.support.bookie.bookie_machine import Machine, Running
 
 COUNT = 300

@@ -5,7 +5,7 @@ from unittest.mock import sentinel
 
 from broker_layer.log.appending.pending_batches import PendingBatch, PendingBatches
 from metadata.ids import EntryId
-from serving.overriding import override
+from quire.server.overriding import override
 
 COUNT = 10_000
 

@@ -8,7 +8,7 @@ import pytest
 from ledger_client.config import ClientConfig
 from metadata.cancelling import cancel_and_wait
 from quire.cli.repair import repair_server
-from repair.repair_process import RepairRoles
+from quire.repair.repair_process import RepairRoles
 from tests.until import until, within
 
 NOWHERE = "zk://127.0.0.1:1/quire"
