@@ -35,8 +35,8 @@ from ledger_client.own_principal import OwnPrincipal
 from ledger_client.recovery.late_fences import LateFences
 from ledger_client.writing.bookie_news import BookieProbes, WriterNews
 from ledger_client.writing.pacing import LedgerTurns, MetadataReads, Slices
+from ledger_client.writing.watchdog import Watchdog
 from ledger_client.writing.writer_services import WriterServices
-from ledger_client.writing.writer_watch import Watchdog
 from metadata.ids import BookieId
 from metadata.ledgers.chain_store import ChainStore
 from metadata.ledgers.ledger_ids import LedgerIdAllocator

@@ -12,7 +12,6 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import count
 from random import Random
 from typing import Final
 
@@ -96,34 +95,6 @@ class Slices:
         return None
 
 
-class CheckSchedule:
-    """Times at which the writers of one client are checked next, one for each ledger. Sees no
-    clock. Requesting a later time than the known one has no effect.
-    """
-
-    def __init__(self) -> None:
-        self._due: dict[LedgerId, float] = {}
-        self._heap: list[tuple[float, int, LedgerId]] = []
-        """Contains each time of `_due`, and times that were replaced by earlier ones."""
-        self._numbers = count()
-
-    def add(self, ledger_id: LedgerId, due_s: float) -> None:
-        """Request a check at a time, unless an earlier one is requested."""
-        known_s = self._due.get(ledger_id)
-        if known_s is None or due_s < known_s:
-            self._due[ledger_id] = due_s
-            heappush(self._heap, (due_s, next(self._numbers), ledger_id))
-
-    def take(self, now: float) -> LedgerId | None:
-        """Remove and return the ledger whose check is due first; None if none is due by `now`."""
-        while self._heap and self._heap[0][0] <= now:
-            due_s, _, ledger_id = heappop(self._heap)
-            if self._due.get(ledger_id) == due_s:
-                del self._due[ledger_id]
-                return ledger_id
-        return None
-
-
 TurnKey = tuple[LedgerId, str]
 """A ledger, and what the turn is for."""
 
@@ -188,7 +159,6 @@ READ_DELAY_MAX_S: Final = 0.5
 """Maximum delay of a read, in seconds; half of it is random. Two calls of one watch for one change
 cause one read.
 """
-
 Read = Callable[[], Awaitable[None]]
 
 

@@ -37,8 +37,9 @@ from ledger_client.writing.admission import (
 from ledger_client.writing.append_shell import AppendShell
 from ledger_client.writing.confirmations import Follower
 from ledger_client.writing.in_sync_members import InSyncMembers
+from ledger_client.writing.watchdog import Watchdog
 from ledger_client.writing.writer_services import WriterServices
-from ledger_client.writing.writer_watch import Watchdog, WriterWatch
+from ledger_client.writing.writer_watch import WriterWatch
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata

@@ -179,6 +179,7 @@ TARGETS: Final = (
             "in_sync_members",
             "outbox",
             "pacing",
+            "watchdog",
             "writer_watch",
         ),
         (f"{CLIENT}/writing", f"{CLIENT}/in_sync", f"{CLIENT}/test_client.py"),

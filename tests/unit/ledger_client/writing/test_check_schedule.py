@@ -2,7 +2,7 @@
 
 from random import Random
 
-from ledger_client.writing.pacing import CheckSchedule
+from ledger_client.writing.watchdog import CheckSchedule
 from metadata.ids import LedgerId
 
 

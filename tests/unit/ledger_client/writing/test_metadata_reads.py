@@ -16,8 +16,9 @@ from ledger_client.writing.pacing import (
     READ_DELAY_MAX_S,
     MetadataReads,
 )
+from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from ledger_client.writing.writer import LedgerWriter
-from ledger_client.writing.writer_watch import WATCH_PERIOD_S, Watchdog, WriterWatch
+from ledger_client.writing.writer_watch import WriterWatch
 from metadata.ids import BookieId, LedgerId
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall

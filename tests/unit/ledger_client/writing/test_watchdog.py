@@ -9,7 +9,7 @@ from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
 from ledger_client.observability import Observer
 from ledger_client.writing.pacing import Slices
-from ledger_client.writing.writer_watch import WATCH_PERIOD_S, Watchdog
+from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from metadata.ids import BookieId, LedgerId
 from tests.simulation.loop import run_simulation
 

@@ -15,7 +15,7 @@ from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
 from ledger_client.observability import BookieSuspected, ClientEvent, Observer
 from ledger_client.writing.pacing import Call, Slices
-from ledger_client.writing.writer_watch import WATCH_PERIOD_S, Watchdog
+from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from metadata.ids import BookieId, LedgerId
 from tests.support.metadata.samples import A, B, C
 from tests.until import until
