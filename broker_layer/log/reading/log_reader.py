@@ -46,6 +46,7 @@ from broker_layer.log.state.state_entry import (
     EntryPlace,
     OlderAborted,
     StateEntry,
+    StateEntryError,
     is_state_entry,
     older_aborted,
 )
@@ -364,7 +365,13 @@ class LogReader:
 
     async def _state_entry(self, place: EntryPlace) -> StateEntry:
         [(_, data)] = await self._readers.read(place.ledger_id, place.entry_id, place.entry_id, 1)
-        return StateEntry.decode(data)
+        entry = StateEntry.decode(data)
+        before = entry.previous
+        if before is None or before.ledger_id != place.ledger_id:
+            return entry
+        if before.entry_id >= place.entry_id:
+            raise StateEntryError("it names itself, or a later one, as the one before it")
+        return entry
 
 
 def _without_large_buffers(selection: BatchSelection) -> list[Batch]:

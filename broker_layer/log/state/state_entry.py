@@ -45,6 +45,7 @@ Source: topics design, "State entries".
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Self
 
 import msgpack
@@ -131,6 +132,7 @@ async def older_aborted(
 ) -> list[AbortedTransaction]:
     """Return the older aborted transactions that may have records in a range of offsets, by their
     markers. `page_of` is given the end of the range too; it may leave out later transactions.
+    Raises StateEntryError, and what `page_of` raises.
     """
     pages: list[list[AbortedTransaction]] = []
     while older is not None and first_offset < older.end_offset:
@@ -142,6 +144,8 @@ async def older_aborted(
                 if each.first_offset < end_offset and each.last_offset >= first_offset
             ]
         )
+        if page.older is not None and page.older.end_offset >= older.end_offset:
+            raise StateEntryError("it names itself, or a later one, for older transactions")
         older = page.older
     return [each for page in reversed(pages) for each in page]
 
@@ -194,14 +198,7 @@ class StateEntry:
                 next_offset=_offset(fields[0]),
                 previous=_place_of(fields[1]),
                 max_timestamp_ms=int_of(fields[2], NO_TIMESTAMP, _INT64_MAX),
-                points=tuple(
-                    IndexPoint(
-                        EntryId(int_of(entry_id, 0, ENTRY_ID_MAX)),
-                        _offset(offset),
-                        int_of(before, NO_TIMESTAMP, _INT64_MAX),
-                    )
-                    for entry_id, offset, before in _rows(fields[3], 3)
-                ),
+                points=_points_of(fields[3]),
                 producers=_producers_of(fields[4]),
                 open_transactions=tuple(
                     (_offset(producer_id), _offset(first))
@@ -256,6 +253,21 @@ def _rows(field: Packed, width: int) -> Iterator[tuple[Packed, ...]]:
 
 def _offset(field: Packed) -> int:
     return int_of(field, 0, _INT64_MAX)
+
+
+def _points_of(field: Packed) -> tuple[IndexPoint, ...]:
+    points = tuple(
+        IndexPoint(
+            EntryId(int_of(entry_id, 0, ENTRY_ID_MAX)),
+            _offset(offset),
+            int_of(before, NO_TIMESTAMP, _INT64_MAX),
+        )
+        for entry_id, offset, before in _rows(field, 3)
+    )
+    for one, after in pairwise(points):
+        if one.entry_id >= after.entry_id or one.base_offset >= after.base_offset:
+            raise FieldError("points are not in order")
+    return points
 
 
 def _place_of(field: Packed) -> EntryPlace | None:

@@ -16,7 +16,16 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.log.reading import log_reader
 from broker_layer.log.state import partition_state
+from broker_layer.log.state.state_entry import (
+    AbortedPage,
+    EntryPlace,
+    OlderAborted,
+    StateEntry,
+    StateEntryError,
+    older_aborted,
+)
 from broker_layer.log.topic_log import TopicLog
+from metadata.ids import EntryId, LedgerId
 from tests.support.broker_layer.log_setting import LogSetting, append, small
 
 
@@ -122,3 +131,22 @@ async def test_reads_after_the_log_was_trimmed(
     assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     await log.delete_records(-1)
     assert log._appender.state.older is None
+
+
+async def test_a_state_entry_that_leads_back_to_itself_ends_the_search(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    await append(log, build_batch([Record(0, 1_000, None, b"x")]))
+    older = OlderAborted(EntryPlace(LedgerId(7), EntryId(3)), 9)
+
+    async def page_of(*_: object) -> AbortedPage:
+        return AbortedPage((), older)
+
+    with pytest.raises(StateEntryError, match="older transactions"):
+        await older_aborted(older, 0, 9, page_of)
+    assert log._roller.ledger is not None
+    writer = log._roller.ledger.writer
+    place = EntryPlace(writer.id, writer.admission.next_entry_id)
+    writer.append_followed(StateEntry(1, previous=place).encode())
+    await append(log, build_batch([Record(0, 1_000, None, b"y")]))
+    with pytest.raises(StateEntryError, match="the one before it"):
+        await log._reader._state_entry(place)

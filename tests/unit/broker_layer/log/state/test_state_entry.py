@@ -58,12 +58,25 @@ epochs = st.lists(
         )
     )
 )
+
+
+def _in_order(points: list[IndexPoint]) -> tuple[IndexPoint, ...]:
+    entry_ids = sorted(each.entry_id for each in points)
+    offsets = sorted(each.base_offset for each in points)
+    times = (each.max_timestamp_before_ms for each in points)
+    return tuple(map(IndexPoint, entry_ids, offsets, times))
+
+
 entries = st.builds(
     StateEntry,
     next_offset=naturals,
     previous=st.none() | st.builds(EntryPlace, naturals.map(LedgerId), entry_ids),
     max_timestamp_ms=times,
-    points=st.lists(st.builds(IndexPoint, entry_ids, naturals, times), max_size=5).map(tuple),
+    points=st.lists(
+        st.builds(IndexPoint, entry_ids, naturals, times),
+        max_size=5,
+        unique_by=(lambda each: each.entry_id, lambda each: each.base_offset),
+    ).map(_in_order),
     producers=st.lists(st.tuples(naturals, producers), max_size=4).map(tuple),
     open_transactions=st.lists(st.tuples(naturals, naturals), max_size=4).map(tuple),
     aborted=st.lists(
@@ -230,6 +243,8 @@ def test_entry_without_fields_is_refused() -> None:
     [
         (1, [7], "a place has 1 fields"),
         (1, [7, 3, 0], "a place has 3 fields"),
+        (3, [4, 9, 0, 4, 10, 0], "points are not in order"),
+        (3, [4, 9, 0, 5, 9, 0], "points are not in order"),
         (4, [[5, 2, 1, 9, 77, 99, [0] * 24]], "a producer has 6 recent batches, more than 5"),
         (7, [4, 9, 0, 10], "epochs are not in order"),
         (7, [0, 9, 4, 8], "epochs are not in order"),
@@ -263,11 +278,11 @@ def test_largest_state_fits_in_entry() -> None:
     batches = tuple(RecentBatch(2**31 - 1, LARGEST, 2**31 - 1, LARGEST) for _ in range(5))
     producer = ProducerState(2**15 - 1, 2**31 - 1, 2**30, batches, LARGEST, LARGEST)
     aborted = AbortedTransaction(LARGEST, LARGEST, LARGEST, LARGEST)
-    point = IndexPoint(EntryId(LARGEST - 1), LARGEST, LARGEST)
+    numbers = range(LARGEST - 10_000, LARGEST)
     entry = StateEntry(
         next_offset=LARGEST,
         previous=EntryPlace(LedgerId(LARGEST), EntryId(LARGEST - 1)),
-        points=(point,) * 10_000,
+        points=tuple(IndexPoint(EntryId(number), number, LARGEST) for number in numbers),
         producers=tuple((LARGEST, producer) for _ in range(PRODUCERS_MAX)),
         open_transactions=((LARGEST, LARGEST),) * PRODUCERS_MAX,
         aborted=(aborted,) * ABORTED_MAX,
