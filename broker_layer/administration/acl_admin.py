@@ -4,8 +4,7 @@ Leaves the bindings to `metadata.security`, and the right to ask and to change t
 `broker_layer.security`.
 
 Invariants: without an authorizer nothing is read or changed, and answers say SECURITY_DISABLED;
-each binding of a request has its own answer, and each removed one is shown once; the broker that
-answered applies the change.
+each binding of a request has its own answer; the broker that answered applies the change.
 
 Source: KIP-140, KIP-290; the checks are those of Kafka's AclControlManager.
 """
@@ -45,6 +44,10 @@ from metadata.security.acls import (
 
 ITEMS_MAX: Final = 1_000
 """Maximum number of bindings, or of filters, in one request."""
+REPEATED_MAX: Final = 10_000
+"""Maximum number of rows of an answer that show a removed binding once more: several filters may
+select it.
+"""
 NO_AUTHORIZER: Final = TopicError(
     ErrorCode.SECURITY_DISABLED,
     "this broker has no authorizer: set authorizer = true in its options, and restart it",
@@ -127,7 +130,8 @@ class AclAdmin:
 
     async def delete(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
         """Answer DeleteAcls: the bindings that each filter selected are gone when it returns. Each
-        is shown once, with the first filter that selected it.
+        is shown with every filter that selected it, as in Kafka, and with the first one alone once
+        `REPEATED_MAX` were repeated.
         """
         assert isinstance(request, DeleteAclsRequest), "the dispatcher selects by API"
         if len(request.filters) > ITEMS_MAX:
@@ -144,13 +148,17 @@ class AclAdmin:
             return _undeleted(request, _refusal(error))
         await self._apply()
         shown: list[list[AclBinding]] = [[] for _ in filters]
-        turns = Turns()
+        turns, may_repeat = Turns(), REPEATED_MAX
         for binding in removed:
             await turns.pass_on()
+            is_repeated = False
             for rows, each in zip(shown, filters, strict=True):
                 if isinstance(each, AclFilter) and each.selects(binding):
                     rows.append(binding)
-                    break
+                    may_repeat -= is_repeated
+                    is_repeated = True
+                    if not may_repeat:
+                        break
         return DeleteAclsResponse(
             filter_results=[
                 _deleted(rows) if isinstance(each, AclFilter) else _not_deleted(each)

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from broker_layer.administration import acl_admin
 from broker_layer.administration.acl_admin import DISABLED, ITEMS_MAX, AclAdmin
 from broker_layer.handlers import Handler
 from broker_layer.kafka.acl_messages import (
@@ -166,15 +167,19 @@ async def test_wrong_filters_are_refused(lists: Lists) -> None:
     assert found == (ErrorCode.NONE, ["a"])
 
 
-async def test_a_removed_list_is_shown_once(lists: Lists) -> None:
+@pytest.mark.parametrize("repeated", [1_000, 2, 1])
+async def test_removed_lists_are_repeated_up_to_a_limit(
+    lists: Lists, monkeypatch: pytest.MonkeyPatch, repeated: int
+) -> None:
     """Else the answer has as many rows as lists times filters."""
+    monkeypatch.setattr(acl_admin, "REPEATED_MAX", repeated)
     await lists.create(*[creation(name) for name in "abcd"])
     deleted = await lists.delete(chosen("b"), chosen(operation=99), chosen(None), chosen("c"))
     assert deleted == [
         (0, ["b"]),
         (ErrorCode.INVALID_REQUEST, []),
-        (0, ["a", "c", "d"]),
-        (0, []),
+        (0, ["a", "b", "c", "d"]),
+        (0, ["c"] if repeated > 1 else []),
     ]
 
 
