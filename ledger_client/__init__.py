@@ -9,7 +9,6 @@ load the protocols.
 - `client_services`: what all handles of one client share.
 - `ledger_calls`: create, find, recover and delete ledgers.
 - `ledger_lists`: lists of ledgers.
-- `awaitable_handle`: calls that can be awaited or entered.
 - `replication`: ways to replicate, `Quorum`.
 - `config`: limits and delays, `ClientConfig`.
 - `batches`: entries as users get them.
@@ -24,15 +23,14 @@ load the protocols.
 - `encryption/`: encryption of payloads.
 - `handle`: what clients, writers, readers and chains have in common.
 - `own_loop`: refusal of handles in another event loop, thread or process.
-- `next_tick`: calls in the next iteration of the event loop.
-- `tasks`: background tasks, ended together.
+- `tasks`: work in the background, and calls for the next loop iteration.
 - `cluster_access`: metadata and registrations, for commands.
 - `sync`: the client without `async`.
 - `protocol/`: decisions, pure.
 - `writing/`: shell of the writer.
 - `reading/`: shells of readers.
 - `recovery/`: shell of recovery.
-- `in_sync/`: members of an in-sync ledger.
+- `copying`: copies of stored entries to one more bookie, or to a member that lost them.
 - `bookies/`: connections and placement.
 - `blocking/`: blocking handles.
 """
@@ -108,8 +106,11 @@ if TYPE_CHECKING:
     )
     from ledger_client.reading.many_ledgers import LedgerRange, RangePart
     from ledger_client.reading.reader import LedgerReader
-    from ledger_client.recovery.abandoned_ledgers import AbandonedLedger, AbandonedLedgers
-    from ledger_client.recovery.abandoned_recovery import AbandonedRecovered
+    from ledger_client.recovery.abandoned_recovery import (
+        AbandonedLedger,
+        AbandonedLedgers,
+        AbandonedRecovered,
+    )
     from ledger_client.replication import Quorum
     from ledger_client.writing.writer import LedgerWriter
     from metadata.ledgers.chain import ChainLink, LinkedLedger
@@ -266,8 +267,11 @@ _MODULES: Final = {
     ),
     "ledger_client.reading.many_ledgers": ("LedgerRange", "RangePart"),
     "ledger_client.reading.reader": ("LedgerReader",),
-    "ledger_client.recovery.abandoned_ledgers": ("AbandonedLedger", "AbandonedLedgers"),
-    "ledger_client.recovery.abandoned_recovery": ("AbandonedRecovered",),
+    "ledger_client.recovery.abandoned_recovery": (
+        "AbandonedLedger",
+        "AbandonedLedgers",
+        "AbandonedRecovered",
+    ),
     "ledger_client.replication": ("Quorum",),
     "ledger_client.writing.writer": ("LedgerWriter",),
     "metadata.ledgers.chain": ("ChainLink", "LinkedLedger"),

@@ -18,13 +18,12 @@ from random import Random
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Final, Self
 
-from ledger_client.awaitable_handle import AwaitableHandle
 from ledger_client.bookies.placement import PlacementPolicy
 from ledger_client.client_services import ClientSettings
 from ledger_client.client_session import ClientSession
 from ledger_client.config import ClientConfig
 from ledger_client.encryption.keys import Encryption, StoredPayloads
-from ledger_client.handle import Handle
+from ledger_client.handle import AwaitableHandle, Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.ledger_lists import LedgerLists
@@ -44,8 +43,7 @@ from quire.identity.renewed_tls import fixed
 
 if TYPE_CHECKING:
     from ledger_client.chains import Chain
-    from ledger_client.recovery.abandoned_ledgers import AbandonedLedgers
-    from ledger_client.recovery.abandoned_recovery import AbandonedRecovered
+    from ledger_client.recovery.abandoned_recovery import AbandonedLedgers, AbandonedRecovered
     from ledger_client.writing.writer import LedgerWriter
 
 CHUNK_BYTES: Final = 2 * 1024 * 1024
@@ -232,7 +230,7 @@ class LedgerClient(Handle):
         """Return which of these ledgers are not closed, have no writer any more, and have entries
         that readers do not see; bookies of at most 20 ledgers are asked. Changes nothing.
         """
-        from ledger_client.recovery.abandoned_ledgers import find_abandoned  # noqa: PLC0415
+        from ledger_client.recovery.abandoned_recovery import find_abandoned  # noqa: PLC0415
 
         wanted = [_checked(each) for each in ledger_ids]
         services, limit = await self._session.begin(timeout)

@@ -20,8 +20,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.config import ClientConfig
-from ledger_client.in_sync.copy_limits import CopyThrottle
-from ledger_client.next_tick import NextTick
+from ledger_client.copying import CopyThrottle
 from ledger_client.observability import (
     BookieDeparted,
     BookieQuarantined,
@@ -33,6 +32,7 @@ from ledger_client.observability import (
 )
 from ledger_client.own_principal import OwnPrincipal
 from ledger_client.recovery.late_fences import LateFences
+from ledger_client.tasks import NextTick
 from ledger_client.writing.bookie_news import BookieProbes, WriterNews
 from ledger_client.writing.pacing import LedgerTurns, MetadataReads, Slices
 from ledger_client.writing.watchdog import Watchdog

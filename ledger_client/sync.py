@@ -27,8 +27,7 @@ from ledger_client.info import LedgerInfo
 from ledger_client.observability import ClientStats, EventCallback
 from ledger_client.reading.many_ledgers import LedgerRange, RangePart
 from ledger_client.reading.reader import LedgerReader as AsyncReader
-from ledger_client.recovery.abandoned_ledgers import AbandonedLedgers
-from ledger_client.recovery.abandoned_recovery import AbandonedRecovered
+from ledger_client.recovery.abandoned_recovery import AbandonedLedgers, AbandonedRecovered
 from ledger_client.replication import Quorum
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
 from metadata.ledgers.payload_encryption import PayloadEncryption

@@ -3,6 +3,4 @@
 - `keys`: the application's keys, and which of them a ledger gets.
 - `key_file`: keys in a file.
 - `ledger_cipher`: key of one ledger, and the bytes of an encrypted payload.
-- `sealing`: encryption of a writer's entries, each exactly once.
-- `opened_batch`: a received batch with decrypted payloads.
 """

@@ -17,10 +17,10 @@ from typing import Final
 from ledger_client.encryption.ledger_cipher import (
     KEY_BYTES,
     LedgerCipher,
+    PayloadSealer,
     key_check,
     require_library,
 )
-from ledger_client.encryption.sealing import PayloadSealer
 from ledger_client.errors import (
     EncryptedLedgerError,
     EncryptionKeyError,

@@ -1,6 +1,7 @@
 """AES-256-GCM for the payloads of one ledger, with a key that is derived for it.
 
-Leaves the application's keys to `keys`, and that no entry is encrypted twice to `sealing`.
+Leaves the application's keys to `keys`, and keeping encrypted payloads for resends to
+`writing.outbox`.
 
 Format of a payload: ciphertext of the same size, then the tag of 16 bytes.
 
@@ -14,23 +15,27 @@ Format of a payload: ciphertext of the same size, then the tag of 16 bytes.
 Invariants: a payload is returned only if its tag is valid for this key, token, key id and entry id;
 no key is part of a `repr`, an error or a log line.
 
-Source: docs/encryption.md, "How it works".
+Source: docs/encryption.md, "How it works"; protocol rules 1.2, 4.1 and 4.2.
 """
 
+import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from bookie.wire.batch import Buffer
-from ledger_client.errors import DecryptionError, EncryptionUnavailableError
+from bookie.wire.batch import BatchHeader, Buffer
+from ledger_client.batches import EntryBatch
+from ledger_client.errors import DecryptionError, EncryptionUnavailableError, LedgerError
 from metadata.ids import EntryId, LedgerId, UpdateToken
 from metadata.ledgers.payload_encryption import KEY_CHECK_BYTES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16
-
 _KEY_LABEL: Final = b"quire payload key 1\0"
 _CHECK_LABEL: Final = b"quire key check 1\0"
 _PAYLOAD_LABEL: Final = b"quire payload 1\0"
@@ -76,6 +81,77 @@ class LedgerCipher:
             payloads.clear()  # a traceback with local variables must not show them
             raise DecryptionError(ledger_id=ledger_id, entry_id=failed)
         return payloads
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OpenedBatch:
+    """Payloads in place of those of a batch. A `PayloadView`."""
+
+    header: BatchHeader
+    lengths: Sequence[int]
+    payload: memoryview
+
+    @property
+    def packed_lengths(self) -> bytes:
+        """Payload size of each entry, in 4 bytes each, little-endian."""
+        return struct.pack(f"<{len(self.lengths)}I", *self.lengths)
+
+
+def opened(batch: EntryBatch, cipher: LedgerCipher) -> EntryBatch:
+    """Return the shown entries of a batch with decrypted payloads. Raises DecryptionError."""
+    first = batch.first_entry_id
+    joined, offsets = batch.buffers()
+    ciphertexts = [joined[a:b] for a, b in pairwise(offsets)]
+    payloads = cipher.decrypt(batch.ledger_id, first, ciphertexts)
+    payload = b"".join(payloads)
+    header = batch.header_of_shown(len(payload))
+    view = OpenedBatch(header, [len(each) for each in payloads], memoryview(payload))
+    return EntryBatch(view, first, batch.last_entry_id)
+
+
+class PayloadSealer:
+    """Encrypts the entries of one writer in the order of their ids.
+
+    The nonce of an entry is its id. Two payloads under one key and one id would reveal both, so
+    this must never happen. It cannot, because:
+
+    - Keys differ between ledgers: a key is derived from the creation token, which is drawn for each
+      ledger. For a ledger whose key has another token than its creation token, an import, nothing
+      is encrypted here: its payloads are ciphertext of an earlier writer.
+    - A ledger has one writer for life (protocol section 1): the client that created it, or the one
+      whose compare-and-set claimed it. Both begin at entry 0, and no other client becomes its
+      writer after them, whatever the outcome of their last append is.
+    - A writer has one `PayloadSealer`, and it accepts each id once. It counts an id before it
+      encrypts, so that a failure in between uses the id up.
+    - A resend, an ensemble change, a recovery, a repair and a copy in in-sync mode send the stored
+      bytes. None of them has a key.
+    """
+
+    __slots__ = ("_cipher", "_ledger_id", "_next")
+
+    def __init__(self, cipher: LedgerCipher, ledger_id: LedgerId) -> None:
+        self._cipher = cipher
+        self._ledger_id = ledger_id
+        self._next = EntryId(0)
+
+    @property
+    def overhead_bytes(self) -> int:
+        """Number of bytes that encryption adds to each entry."""
+        return TAG_BYTES
+
+    def seal(self, first_entry_id: EntryId, payloads: Sequence[bytes]) -> list[bytes]:
+        """Return the ciphertexts of the next entries. Raises LedgerError for an entry id that is
+        not the next one: it may have been encrypted before.
+        """
+        if first_entry_id != self._next:
+            raise LedgerError(
+                f"entry {first_entry_id} cannot be encrypted: entry {self._next} is the next one, "
+                "and no id is encrypted twice. An earlier append failed inside the client: "
+                "continue in a new ledger",
+                ledger_id=self._ledger_id,
+            )
+        self._next = EntryId(first_entry_id + len(payloads))
+        return self._cipher.encrypt(first_entry_id, payloads)
 
 
 def require_library() -> None:

@@ -1,6 +1,6 @@
 """Metadata decisions of a copy: how a closed fragment gets one more bookie.
 
-Leaves copying, and storing by compare-and-set, to `ledger_client/in_sync/copying.py`.
+Leaves copying, and storing by compare-and-set, to `ledger_client/copying.py`.
 
 The target is first stored as *incoming*, so that it keeps the entries sent to it (a bookie drops
 the entries of a closed ledger that does not name it). It becomes a member only after the copy. The

@@ -1,6 +1,6 @@
 """Answers of the source and the target of a copy: the ledger's length, errors, and refusals.
 
-Leaves the requests to `ledger_client/in_sync/copy_ends.py`, the entries that are sent on to
+Leaves the requests to `ledger_client/copying.py`, the entries that are sent on to
 `copy_piece.py`, and the metadata changes to `copy.py`.
 
 Invariant: an answer of the target is correct only if its digests are valid and its bytes equal

@@ -1,7 +1,7 @@
 """Entries that a copy sends on: the batches of the source as they are, or new batches of the same
 entries.
 
-Leaves reading and storing them to `ledger_client/in_sync/copy_ends.py`, and what the target's
+Leaves reading and storing them to `ledger_client/copying.py`, and what the target's
 answers mean to `copy_events.py`.
 
 Invariants: entries keep their bytes and digests. A batch is sent on as it is only if it is complete

@@ -2,7 +2,7 @@
 mean.
 
 Leaves sending, timers and digests to `range_reader.py`, and cutting a long read into ranges to
-`read_ahead.py`.
+`reader.py`.
 
 Invariants: "no such entry" only when every replica said exactly that; a timeout, a damaged or an
 unsure answer leads to the next replica; each replica is asked once.

@@ -1,7 +1,7 @@
 """Reader of one ledger, open or closed, that never affects its writer.
 
-Leaves requests to `range_reader.py` and `read_ahead.py`, waiting for new entries to `tailing.py`,
-and the ledger's state to `followed_ledger.py`.
+Leaves requests to `range_reader.py`, waiting for new entries to `tailing.py`, and the ledger's
+state to `followed_ledger.py`.
 
 Invariants: only `read_unconfirmed` returns entries beyond the LAC; the LAC never goes back.
 
@@ -9,6 +9,8 @@ Source: protocol section 8; api design, "Client".
 """
 
 import asyncio
+import warnings
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from random import Random
@@ -18,8 +20,7 @@ from ledger_client.batches import Entry, EntryBatch
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.encryption.ledger_cipher import LedgerCipher
-from ledger_client.encryption.opened_batch import opened
+from ledger_client.encryption.ledger_cipher import LedgerCipher, opened
 from ledger_client.errors import (
     EntryNotFoundError,
     LedgerClosedError,
@@ -30,19 +31,145 @@ from ledger_client.errors import (
 from ledger_client.handle import Handle, ledger_text
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import EventCallback
-from ledger_client.own_loop import LoopGuard, in_own_loop
+from ledger_client.own_loop import ForkGuard, LoopGuard, in_own_loop
+from ledger_client.protocol.quorum import stripe_end
 from ledger_client.reading.followed_ledger import FollowedLedger, OwnWriter
 from ledger_client.reading.lac_reading import read_lac
-from ledger_client.reading.range_reader import RangeReader
-from ledger_client.reading.read_ahead import ReadPlan, read_ahead
-from ledger_client.reading.reader_hold import ReaderHold
+from ledger_client.reading.range_reader import RangeEntries, RangeReader
 from ledger_client.reading.tailing import TailPoller
+from ledger_client.tasks import BackgroundTasks
+from metadata.cancelling import cancel_and_wait
 from metadata.ids import ENTRY_ID_MAX, EntryId, LedgerId, Version
-from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.ledgers.ledger_store import LedgerStore
 
 VISIBLE_WAIT_S: Final = 0.5
 """Time for which a read waits for an entry beyond the LAC: an idle writer sends its LAC sooner."""
+REQUESTS_MAX: Final = 16
+
+
+class ReadPlan:
+    """Decides where each request ends, from the sizes seen so far. Pure."""
+
+    def __init__(
+        self, quorum: QuorumSpec, config: ClientConfig, entry_bytes: float | None = None
+    ) -> None:
+        """Create a plan; `entry_bytes` is the average size of entries read before, or 0."""
+        self._quorum = quorum
+        self._ahead_count = config.read_ahead_count
+        self._target_bytes = config.read_bytes_max // 2
+        self._entry_bytes = entry_bytes
+        self._request_bytes = 0.0 if entry_bytes is None else float(self._target_bytes)
+
+    def learn(self, result: RangeEntries) -> None:
+        """Record the sizes in an answer."""
+        count = sum(len(batch) for batch in result.batches)
+        size = sum(batch.payload_bytes for batch in result.batches)
+        if count:
+            mean = max(1.0, size / count)
+            known = self._entry_bytes
+            self._entry_bytes = mean if known is None else (3 * known + mean) / 4
+            self._request_bytes = size
+
+    @property
+    def request_count(self) -> int:
+        """Number of requests to have under way: one until a size is known, more if answers are
+        small.
+        """
+        if self._entry_bytes is None:
+            return 1
+        wanted = self._ahead_count * self._target_bytes / max(1.0, self._request_bytes)
+        return max(self._ahead_count, min(REQUESTS_MAX, int(wanted)))
+
+    def end(self, first: EntryId, last: EntryId) -> EntryId:
+        """Return the last entry of a request that starts at `first`; at most `last`."""
+        stripe_last = stripe_end(self._quorum, first)
+        if self._entry_bytes is None:
+            return min(stripe_last, last)
+        furthest = EntryId(first + max(0, int(self._target_bytes / self._entry_bytes) - 1))
+        if furthest < stripe_last:
+            return min(furthest, last)
+        stripe = self._quorum.stripe_entries
+        whole = EntryId(stripe_last + (furthest - stripe_last) // stripe * stripe)
+        return min(whole, last)
+
+
+async def read_ahead(
+    ranges: RangeReader, plan: ReadPlan, first: EntryId, last: EntryId, timeout_s: float
+) -> AsyncGenerator[EntryBatch, None]:
+    """Yield the batches of first..last in order; `timeout_s` limits each request.
+
+    Requests are sized by the sizes of earlier entries, and end where stripes end if that is near.
+    Batches never cross a stripe, so complete batches come back, each checked by one CRC. At most
+    `REQUESTS_MAX` answers are held. Nothing is left running when the iterator is closed (rule 8.3).
+    """
+    loop = asyncio.get_running_loop()
+    under_way: deque[tuple[EntryId, asyncio.Task[RangeEntries]]] = deque()
+    next_entry_id = first
+    try:
+        while True:
+            while next_entry_id <= last and len(under_way) < plan.request_count:
+                end = ranges.range_end(next_entry_id, plan.end(next_entry_id, last))
+                read = ranges.read(next_entry_id, end, timeout_s)
+                under_way.append((end, loop.create_task(read)))
+                next_entry_id = EntryId(end + 1)
+            if not under_way:
+                return
+            end, task = under_way.popleft()
+            try:
+                result = await task
+            finally:
+                task.cancel()
+            plan.learn(result)
+            # The answer reached the size limit, or the replica had no more.
+            is_short = result.next_entry_id <= end
+            if is_short and under_way:
+                rest = ranges.read(result.next_entry_id, end, timeout_s)
+                under_way.appendleft((end, loop.create_task(rest)))
+            elif is_short:
+                next_entry_id = result.next_entry_id
+            for batch in result.batches:
+                yield batch
+    finally:
+        await cancel_and_wait(*[task for _end, task in under_way])
+
+
+class ReaderHold:
+    """Hold of one reader, from its start until it is closed or dropped.
+
+    Each hold is released once, also that of a reader that is dropped without a close.
+    """
+
+    def __init__(
+        self, ledger: FollowedLedger, keys: LedgerKeys, pool: BookiePool, guard: ForkGuard
+    ) -> None:
+        """Follow the ledger and attach its key. Raises UnauthorizedError."""
+        pool.attach(ledger.ledger_id, keys.master_key)
+        self._ledger = ledger
+        self._pool = pool
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._tasks = BackgroundTasks()
+        ledger.start()
+
+    async def release(self) -> None:
+        """Stop following the ledger, and detach its key."""
+        await self._ledger.aclose()
+        self._pool.detach(self._ledger.ledger_id)
+
+    def drop(self) -> None:
+        """Release in the background, with a ResourceWarning: the reader is gone. Any thread may
+        call this.
+        """
+        if self._guard.is_forked or self._loop.is_closed():
+            return  # nothing is held any more, or by the parent
+        with suppress(RuntimeError):  # the loop was closed just now
+            self._loop.call_soon_threadsafe(self._release_later)
+        text = f"a reader of ledger {self._ledger.ledger_id} was dropped: call aclose() first"
+        warnings.warn(text, ResourceWarning, stacklevel=3)
+
+    def _release_later(self) -> None:
+        self._tasks.start(self.release())
 
 
 class LedgerReader(Handle):

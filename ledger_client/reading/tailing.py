@@ -1,6 +1,6 @@
 """Wait for a ledger's LAC to move, by long polls at its bookies whose answers can carry entries.
 
-Leaves reading all other entries to `read_ahead.py`.
+Leaves reading all other entries to `reader.py`.
 
 One bookie that holds the next entry is polled. While it is silent, a second and a third are polled
 too, until the polled bookies cannot all have missed an acknowledged entry. So a bookie that hangs,

@@ -1,42 +1,48 @@
 """Shell of the recovery of one ledger: sends, stores metadata, and reports the outcomes.
 
-Leaves the decisions to `protocol/recovery.py`, payloads to `recovered_entries.py`, and the errors
-to `recovery_errors.py`.
+Leaves the decisions to `protocol/recovery.py`, and the connections to `ledger_client.bookies.pool`.
 
 Invariants: events are handled one at a time and their actions performed in the order given; every
 read fences (rule 7.3); a request to an unreachable bookie is repeated within its time, so that a
 restart is not treated as a loss; nothing is left running when `recover` returns.
 
-Source: protocol section 7.
+Source: protocol sections 4.2, 7 and 9.14; api design, "Errors".
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Final, TypeVar, assert_never
+from typing import Final, Protocol, TypeVar, assert_never
 
-from bookie.wire.messages import ReadEntries, ReadLac, Status
+from bookie.wire.batch import BatchView, Buffer, build_batch
+from bookie.wire.entries import Entries
+from bookie.wire.messages import FenceWithoutKey, LacReply, ReadEntries, ReadLac, Status
+from ledger_client.bookies.connection_calls import AddSink, BookieCallError
 from ledger_client.bookies.placement import Placement, Shortage
-from ledger_client.bookies.pool import BookieCallError, CallFailure
+from ledger_client.bookies.pool import BookiePool, CallFailure
+from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
+    EntryConflictError,
     LedgerError,
     LedgerNotFoundError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+    QuorumTimeoutError,
+    RecoveryUndecidedError,
     UnauthorizedError,
 )
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol import recovery_events as e
 from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.protocol.recovery import RecoveryProtocol
+from ledger_client.protocol.recovery_events import FoundRun, Span
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.length_search import find_length_before
-from ledger_client.reading.range_reader import RangeReader
+from ledger_client.reading.range_reader import EntryReads, RangeReader, find_length_before
 from ledger_client.reading.verified_entries import verify_entries
-from ledger_client.recovery.recovered_entries import RecoveredEntries
-from ledger_client.recovery.recovery_bookies import RecoveryBookies
-from ledger_client.recovery.recovery_errors import recovery_error, timed_out
 from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Backoff
 from metadata.errors import (
@@ -45,7 +51,15 @@ from metadata.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
+from metadata.ids import (
+    NO_ENTRY,
+    UPDATE_TOKEN_BYTES,
+    BookieId,
+    EntryId,
+    LedgerId,
+    UpdateToken,
+    Version,
+)
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 from quire.tracing import spans as tracing
@@ -54,9 +68,246 @@ SPARED_S: Final = 1.0
 """In-sync mode: time for which the fence of an unreachable member is requested again when the
 fences of others are sufficient; each of those holds all confirmed entries.
 """
-
 AnswerT = TypeVar("AnswerT")
+
+
 StoredMetadata = tuple[LedgerMetadata, Version]
+
+
+class RecoveredEntries:
+    """Payloads that one recovery holds.
+
+    Only verified entries are kept. A batch is built once and sent to every bookie as the same
+    bytes. Entry digests depend only on id and payload, so rebuilt batches contain the same entries.
+    """
+
+    def __init__(self, keys: LedgerKeys) -> None:
+        self._keys = keys
+        self._held: dict[EntryId, BatchView] = {}
+        """Each entry, and the first batch in which it came."""
+        self._built: dict[EntryId, Buffer] = {}
+        self._released = EntryId(0)
+
+    def hold(self, batch: BatchView) -> FoundRun:
+        """Keep a verified batch; return its entries as a run."""
+        header = batch.header
+        for entry_id in range(max(header.first_entry_id, self._released), header.last_entry_id + 1):
+            self._held.setdefault(EntryId(entry_id), batch)
+        length_before = None if header.is_slice else header.length_before
+        return FoundRun(header.first_entry_id, batch.lengths, length_before)
+
+    def batch(self, span: Span, lac: EntryId) -> Buffer:
+        """Return the span's entries as one batch."""
+        built = self._built.get(span.first_entry_id)
+        if built is None:
+            built = self._built[span.first_entry_id] = self._build(span, lac)
+        return built
+
+    def release(self, before: EntryId) -> None:
+        """Drop all entries before one."""
+        first = self._released or min(self._held, default=before)
+        for entry_id in range(min(first, before), before):
+            self._held.pop(EntryId(entry_id), None)
+            self._built.pop(EntryId(entry_id), None)
+        self._released = max(self._released, before)
+
+    def _build(self, span: Span, lac: EntryId) -> Buffer:
+        payloads: list[bytes] = []
+        entry_id = span.first_entry_id
+        while entry_id < span.next_entry_id:
+            batch = self._held[entry_id]
+            skip = entry_id - batch.header.first_entry_id
+            stop = min(batch.header.count, span.next_entry_id - batch.header.first_entry_id)
+            payloads += [bytes(view) for view in batch.payload_views()[skip:stop]]
+            entry_id = EntryId(batch.header.first_entry_id + stop)
+        keys = self._keys
+        return build_batch(
+            keys.ledger_id,
+            span.first_entry_id,
+            lac,
+            span.length_before,
+            payloads,
+            keys.seed,
+            keys.mac_key,
+        )
+
+
+class RecoveryBookies(EntryReads, Protocol):
+    """Bookies, as a recovery uses them. `BookiePool` has these methods."""
+
+    def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
+        """Send this key to each bookie at which the ledger is used, until `detach`."""
+
+    def detach(self, ledger_id: LedgerId) -> None:
+        """Undo one `attach`."""
+
+    async def read_lac(
+        self, bookie_id: BookieId, request: ReadLac, *, timeout_s: float
+    ) -> LacReply:
+        """Fence the ledger, and return its LAC. Raises BookieCallError."""
+
+    def add(
+        self,
+        bookie_id: BookieId,
+        ledger_id: LedgerId,
+        batch: Buffer,
+        first_entry_id: EntryId,
+        *,
+        recovery: bool,
+        sink: AddSink,
+    ) -> None:
+        """Send one batch; see `BookiePool.add`."""
+
+
+class KeylessBookies:
+    """`RecoveryBookies` for a ledger of which no bookie is known to know the key.
+
+    A ledger whose writer ended before its first entry was stored has no key on any bookie. Repair
+    does not know its password, so it recovers such a ledger with requests that carry no key. A
+    bookie that knows a key refuses them.
+
+    Nothing is read or written, and no bookie is bound to a key. Only the answer of a durable fence
+    is used as a negative. Entries that are stored without a key are UNKNOWN.
+    """
+
+    def __init__(self, pool: BookiePool) -> None:
+        """`pool` has the credentials of repair."""
+        self._pool = pool
+
+    @property
+    def refusals(self) -> Refusals:
+        """Reasons of refusals, for errors."""
+        return self._pool.refusals
+
+    def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
+        """Do nothing: there is no key to send."""
+
+    def detach(self, ledger_id: LedgerId) -> None:
+        """Do nothing."""
+
+    async def read_lac(
+        self, bookie_id: BookieId, request: ReadLac, *, timeout_s: float
+    ) -> LacReply:
+        """Fence the ledger without a key. Raises BookieCallError."""
+        assert request.fence, "a recovery fences"
+        return await self._fence(bookie_id, request.ledger_id, timeout_s)
+
+    async def read_entries(
+        self, bookie_id: BookieId, request: ReadEntries, *, timeout_s: float
+    ) -> Entries:
+        """Fence the ledger without a key; the answer is that for entry 0. Raises BookieCallError,
+        also for other entries, and if entry 0 may be stored.
+        """
+        first = request.first_entry_id
+        if first != 0:
+            why = f"entry {first} cannot be read without the ledger's key"
+            raise BookieCallError(bookie_id, why, status=Status.UNKNOWN)
+        reply = await self._fence(bookie_id, request.ledger_id, timeout_s)
+        if reply.status is Status.OK:
+            why = "its entries cannot be read without the ledger's key"
+            raise BookieCallError(bookie_id, why, status=Status.UNKNOWN)
+        return Entries(reply.status, reply.lac, first, ())
+
+    def add(
+        self,
+        bookie_id: BookieId,
+        ledger_id: LedgerId,
+        batch: Buffer,
+        first_entry_id: EntryId,
+        *,
+        recovery: bool,
+        sink: AddSink,
+    ) -> None:
+        """Never called: nothing is read, so nothing is written back."""
+        raise AssertionError("an entry was read without a key")
+
+    async def _fence(self, bookie_id: BookieId, ledger_id: LedgerId, timeout_s: float) -> LacReply:
+        request = FenceWithoutKey(ledger_id)
+        return await self._pool.fence_without_key(bookie_id, request, timeout_s=timeout_s)
+
+
+def timed_out(
+    ledger_id: LedgerId,
+    limit_s: float,
+    newest_store: e.StoreInRecovery | e.StoreClosed | None,
+    *,
+    waits: bool,
+) -> LedgerError:
+    """Return the error of a recovery whose time is up, by the newest change of the metadata that it
+    requested, and whether it `waits` for the metadata service.
+    """
+    match newest_store:
+        case None:
+            known = "the ledger was not changed"
+        case e.StoreInRecovery() if waits:
+            known = "the ledger may be in recovery now, which ends its writer"
+        case e.StoreInRecovery():
+            known = "the ledger stays in recovery, and its writer has ended"
+        case e.StoreClosed():
+            known = "the ledger is in recovery, its writer has ended, and it may be closed already"
+        case _:
+            assert_never(newest_store)
+    if waits:
+        text = f"the metadata service did not answer within the {limit_s} s of this recovery"
+        return MetadataUnavailableError(
+            f"{text}: {known}; recover it again",
+            ledger_id=ledger_id,
+            outcome="not_written" if newest_store is None else "unknown",
+        )
+    text = f"recovery did not end within {limit_s} s: {known}; try again"
+    return QuorumTimeoutError(text, ledger_id=ledger_id)
+
+
+def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerError:
+    """Return the error for a failure."""
+    match failure:
+        case e.Undecided(entry_id, needed, missing, is_last_fragment_empty):
+            where = "the ledger" if entry_id is None else f"entry {entry_id}"
+            reasons = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in missing.items())
+            return RecoveryUndecidedError(
+                f"the end of the ledger is undecided: {where} needs {needed}; missing: "
+                f"{reasons or '-'}. Nothing is lost: the ledger stays in recovery; start these "
+                "bookies and recover it again",
+                ledger_id=ledger_id,
+                missing={str(b): reason for b, reason in missing.items()},
+                entry_id=entry_id,
+                is_last_fragment_empty=is_last_fragment_empty,
+            )
+        case e.PasswordRefused(bookie_id):
+            text = f"bookie {bookie_id} refused the password: recover it with the correct one"
+            return UnauthorizedError(text, ledger_id=ledger_id)
+        case e.OtherBytesStored(bookie_id, entry_id):
+            return EntryConflictError(
+                f"from entry {entry_id} on, bookie {bookie_id} stores other bytes than were read "
+                "elsewhere, with valid digests: two writers used the ledger. It stays in recovery; "
+                f"compare the copies: `quire bookie compare {bookie_id} OTHER_ID {ledger_id}`",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+            )
+        case e.NoReplacement(needed, seen, excluded, why):
+            reasons = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in excluded.items())
+            return NotEnoughBookiesError(
+                f"recovered entries cannot reach their ack quorum: {needed} more bookies are "
+                f"needed and {seen} can be used ({reasons or 'none excluded'}){why}; start "
+                "bookies and recover it again",
+                needed=needed,
+                seen=seen,
+                excluded={str(b): reason for b, reason in excluded.items()},
+                ledger_id=ledger_id,
+                outcome="unknown",
+            )
+        case e.FragmentsChanged():
+            text = (
+                "the last fragment changed during recovery, which no rule allows: the ledger was "
+                "not closed; recover it again"
+            )
+            return MetadataConflictError(text, ledger_id=ledger_id)
+        case e.Deleted():
+            return LedgerNotFoundError(
+                "it does not exist: it was never created, or was deleted", ledger_id=ledger_id
+            )
+        case _:
+            assert_never(failure)
 
 
 class Recoverer:

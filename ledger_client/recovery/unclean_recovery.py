@@ -27,8 +27,7 @@ from ledger_client.errors import (
     RecoveryUndecidedError,
 )
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.length_search import find_length_before
-from ledger_client.reading.range_reader import RangeReader
+from ledger_client.reading.range_reader import RangeReader, find_length_before
 from metadata.errors import VersionConflictError
 from metadata.ids import EntryId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState

@@ -18,7 +18,7 @@ from bookie.wire.messages import Status
 from ledger_client.bookies.connection_calls import CallFailure, PendingAdd
 from ledger_client.bookies.placement import Shortage
 from ledger_client.digest import LedgerKeys
-from ledger_client.encryption.sealing import PayloadSealer
+from ledger_client.encryption.ledger_cipher import PayloadSealer
 from ledger_client.errors import LedgerError, LedgerNotFoundError
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol import append_events as e

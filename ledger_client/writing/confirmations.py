@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from ledger_client.errors import LedgerError, QuorumTimeoutError
-from ledger_client.next_tick import NextTick
+from ledger_client.tasks import NextTick
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 Follower = Callable[[LedgerError | None], None]

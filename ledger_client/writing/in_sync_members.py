@@ -1,8 +1,8 @@
 """Maintenance of the members of one in-sync ledger: lagging members leave, absent members return,
 spares join.
 
-Leaves every decision about the stored set to the append protocol, copying to `copying.py`, and
-members that failed and could not leave to `writer_watch.py`.
+Leaves every decision about the stored set to the append protocol, copying to
+`ledger_client.copying`, and members that failed and could not leave to `writer_watch.py`.
 
 Each period checks whether an absent member accepts adds again. Once it has been away for
 `spare_after_s`, a spare may take its place. A joining bookie is *catching up* until each older
@@ -16,16 +16,15 @@ Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from ledger_client.bookies.placement import Shortage
+from ledger_client.copying import CopyLimits, CopyProgress, CopyServices, FragmentCopier
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError
-from ledger_client.in_sync.away_members import AwayMembers
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
-from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.copy import IncomingMark, stray_marks
@@ -45,6 +44,10 @@ LOOK_JITTER_S: Final = 0.25
 """Maximum time that is added to it at random, so that the checks of many ledgers spread."""
 COPY_PAUSE_MIN_S: Final = 1.0
 COPY_PAUSE_MAX_S: Final = 60.0
+ASK_PAUSE_MIN_S: Final = 1.0
+ASK_PAUSE_MAX_S: Final = 60.0
+STAYED_S: Final = 30.0
+"""Time after which a member that came back is treated as one that never left."""
 
 
 class InSyncMembers:
@@ -334,3 +337,60 @@ class CopyFailures:
     def clear(self, first: EntryId, target: BookieId) -> None:
         """Record a success."""
         self._pauses.pop((first, target), None)
+
+
+@dataclass(slots=True)
+class _Absence:
+    since: float
+    ask_at: float
+    pause_s: float = ASK_PAUSE_MIN_S
+    back_at: float | None = None
+
+    def has_stayed(self, now: float) -> bool:
+        """Return whether the member came back so long ago that this absence does not count."""
+        return self.back_at is not None and now - self.back_at >= STAYED_S
+
+
+class AwayMembers:
+    """Absences of one ledger's members.
+
+    Sees no clock: `now` is the loop time. A member that comes back and leaves again is contacted
+    less and less often, and counts as away since it first left. So a member that answers pings but
+    stores nothing is finally replaced by a spare.
+    """
+
+    def __init__(self) -> None:
+        self._absences: dict[BookieId, _Absence] = {}
+
+    def note(self, absent: Sequence[BookieId], members: Collection[BookieId], now: float) -> None:
+        """Record which bookies are absent now; `members` may contain some of them."""
+        for bookie_id in [b for b, known in self._absences.items() if known.has_stayed(now)]:
+            del self._absences[bookie_id]
+        for bookie_id in absent:
+            known = self._absences.setdefault(bookie_id, _Absence(now, now))
+            if known.back_at is not None:
+                known.back_at = None
+                known.pause_s = min(2 * known.pause_s, ASK_PAUSE_MAX_S)
+                known.ask_at = now + known.pause_s
+        for bookie_id in [b for b in self._absences if b not in absent]:
+            known = self._absences[bookie_id]
+            if bookie_id not in members:
+                del self._absences[bookie_id]
+            elif known.back_at is None:
+                known.back_at = now
+
+    @property
+    def bookie_ids(self) -> list[BookieId]:
+        """Bookies that are away now, the one that left first at the front."""
+        return [b for b, known in self._absences.items() if known.back_at is None]
+
+    def due(self, now: float) -> list[BookieId]:
+        """Return the bookies to contact now, each at most once per pause."""
+        due = [b for b in self.bookie_ids if self._absences[b].ask_at <= now]
+        for bookie_id in due:
+            self._absences[bookie_id].ask_at = now + self._absences[bookie_id].pause_s
+        return due
+
+    def longest_s(self, now: float) -> float:
+        """Return the longest current absence, in seconds."""
+        return max((now - self._absences[b].since for b in self.bookie_ids), default=0.0)

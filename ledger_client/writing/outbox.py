@@ -18,7 +18,7 @@ from typing import Final
 
 from bookie.wire.batch import build_batch
 from ledger_client.digest import LedgerKeys
-from ledger_client.encryption.sealing import PayloadSealer
+from ledger_client.encryption.ledger_cipher import PayloadSealer
 from ledger_client.errors import LedgerError
 from metadata.ids import NO_ENTRY, EntryId
 from quire.tracing import spans as tracing

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ledger_client.digest import LedgerKeys
-from ledger_client.encryption.sealing import PayloadSealer
+from ledger_client.encryption.ledger_cipher import PayloadSealer
 from ledger_client.errors import (
     BackpressureError,
     EntryNotFoundError,

@@ -12,9 +12,9 @@ from bookie.wire.messages import Status
 from ledger_client.bookies.placement import Placement
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
-from ledger_client.in_sync.copy_limits import CopyThrottle
-from ledger_client.next_tick import NextTick
+from ledger_client.copying import CopyThrottle
 from ledger_client.observability import ClientEvent
+from ledger_client.tasks import NextTick
 from ledger_client.writing.bookie_news import BookieProbes, WriterNews
 from ledger_client.writing.pacing import LedgerTurns, MetadataReads, Slices
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, UpdateToken

@@ -25,7 +25,7 @@ from ledger_client.client_services import ClientServices, ClientSettings
 from ledger_client.cluster_access import identity_of, wall_clock_ms
 from ledger_client.digest import LedgerKeys
 from ledger_client.encryption.keys import Encryption, sealer_to_write
-from ledger_client.encryption.sealing import PayloadSealer
+from ledger_client.encryption.ledger_cipher import PayloadSealer
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from metadata.errors import VersionConflictError

@@ -8,7 +8,7 @@ target; a copy that ended before it was complete counts no more once the next on
 Source: protocol rule 9.3.
 """
 
-from ledger_client.in_sync.copy_limits import CopyProgress
+from ledger_client.copying import CopyProgress
 
 
 class CopiedBytes:

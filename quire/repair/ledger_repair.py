@@ -2,7 +2,7 @@
 
 Leaves damaged entries to `quire.repair.range_repair`, ledgers that are not closed to
 `quire.repair.open_ledger_repair`, the needs to `quire.repair.needs`, copying to
-`ledger_client.in_sync.copying`, and the choice of ledgers to `quire.repair.worker`.
+`ledger_client.copying`, and the choice of ledgers to `quire.repair.worker`.
 
 Invariants: the metadata and the standings are read again before each copy, so that only copies
 under way are finished when a drain is cancelled or a bookie returns. A target that an earlier
@@ -22,6 +22,7 @@ from typing import Final
 from bookie.wire.messages import MASTER_KEY_BYTES
 from ledger_client.bookies.placement import Shortage
 from ledger_client.client_services import ClientServices
+from ledger_client.copying import CopyLimits, CopyServices, FragmentCopier, OnProgress, Throttle
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     DigestMismatchError,
@@ -35,8 +36,6 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     UnauthorizedError,
 )
-from ledger_client.in_sync.copy_limits import CopyLimits, OnProgress, Throttle
-from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from ledger_client.protocol.copy import IncomingMark, holds_entries
 from ledger_client.protocol.quorum import write_set
 from ledger_client.recovery.missing_writers import MissingWriters

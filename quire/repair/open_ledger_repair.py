@@ -32,8 +32,7 @@ from ledger_client.errors import (
     UnauthorizedError,
 )
 from ledger_client.recovery.missing_writers import MissingWriters, OpenAction
-from ledger_client.recovery.recoverer import Recoverer
-from ledger_client.recovery.recovery_bookies import KeylessBookies, RecoveryBookies
+from ledger_client.recovery.recoverer import KeylessBookies, Recoverer, RecoveryBookies
 from metadata.errors import MetadataError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata

@@ -1,6 +1,6 @@
 """Repair of damaged and missing entries of one ledger, on the members that lack them.
 
-Leaves copying to `ledger_client.in_sync.range_copy`, finding missing entries to
+Leaves copying to `ledger_client.copying`, finding missing entries to
 `quire.repair.missing.comparison`, and the rest of a ledger's repair to
 `quire.repair.ledger_repair`.
 
@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final
 
 from ledger_client.client_services import ClientServices
+from ledger_client.copying import CopyLimits, OnProgress, RangeCopier
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     DigestMismatchError,
@@ -30,8 +31,6 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     UnauthorizedError,
 )
-from ledger_client.in_sync.copy_limits import CopyLimits, OnProgress
-from ledger_client.in_sync.range_copy import RangeCopier
 from ledger_client.protocol.quorum import write_set
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, EntryId, LedgerId

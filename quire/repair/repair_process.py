@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from ledger_client.client_services import ClientServices, ClientSettings
 from ledger_client.config import ClientConfig
-from ledger_client.in_sync.copy_limits import CopyLimits
+from ledger_client.copying import CopyLimits
 from ledger_client.recovery.missing_writers import MissingWriters
 from metadata.cancelling import cancel_and_wait
 from metadata.registry.cookies import CookieStore

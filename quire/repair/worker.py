@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ledger_client.client_services import ClientServices
-from ledger_client.in_sync.copy_limits import CopyProgress
+from ledger_client.copying import CopyProgress
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId, Version

@@ -40,6 +40,19 @@ OF_LEDGERS: Final = (
     "recovery_close",
 )
 CLIENT: Final = "unit/ledger_client"
+OF_COPYING: Final = tuple(
+    f"{CLIENT}/test_{name}.py"
+    for name in (
+        "away_members",
+        "copy_limits",
+        "copying",
+        "copying_conflicts",
+        "copying_for_repair",
+        "copying_on_bookies",
+        "in_sync",
+        "range_copy",
+    )
+)
 
 
 def transcripts(*folders: str) -> tuple[str, ...]:
@@ -82,8 +95,8 @@ TARGETS: Final = (
             f"{CLIENT}/protocol/test_copy_protocol.py",
             f"{CLIENT}/protocol/test_copy_events.py",
             f"{CLIENT}/protocol/test_copy_piece.py",
-            f"{CLIENT}/in_sync/test_copying.py",
-            f"{CLIENT}/in_sync/test_copying_conflicts.py",
+            f"{CLIENT}/test_copying.py",
+            f"{CLIENT}/test_copying_conflicts.py",
         ),
     ),
     Target(
@@ -182,33 +195,27 @@ TARGETS: Final = (
             "watchdog",
             "writer_watch",
         ),
-        (f"{CLIENT}/writing", f"{CLIENT}/in_sync", f"{CLIENT}/test_client.py"),
+        (f"{CLIENT}/writing", *OF_COPYING, f"{CLIENT}/test_client.py"),
     ),
     Target(
         "recovery",
         OTHERS_WANTED,
         "ledger_client/recovery",
-        (
-            "late_fences",
-            "missing_writers",
-            "recovered_entries",
-            "recovery_errors",
-            "unclean_recovery",
-        ),
-        (f"{CLIENT}/recovery", f"{CLIENT}/in_sync"),
+        ("late_fences", "missing_writers", "recoverer", "unclean_recovery"),
+        (f"{CLIENT}/recovery", *OF_COPYING),
     ),
     Target(
-        "in-sync members",
+        "copying",
         OTHERS_WANTED,
-        "ledger_client/in_sync",
-        ("away_members", "copy_limits"),
-        (f"{CLIENT}/in_sync", f"{CLIENT}/writing"),
+        "ledger_client",
+        ("copying",),
+        (*OF_COPYING, f"{CLIENT}/writing"),
     ),
     Target(
         "readers",
         OTHERS_WANTED,
         "ledger_client/reading",
-        ("entry_ranges", "followed_ledger", "lac_reading", "length_search", "tailing"),
+        ("entry_ranges", "followed_ledger", "lac_reading", "range_reader", "tailing"),
         (f"{CLIENT}/reading", f"{CLIENT}/test_client.py"),
     ),
     Target(

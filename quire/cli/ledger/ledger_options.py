@@ -22,7 +22,7 @@ from quire.identity.secret_files import read_ledger_password
 
 if TYPE_CHECKING:
     from ledger_client import LedgerWriter
-    from ledger_client.awaitable_handle import AwaitableHandle
+    from ledger_client.handle import AwaitableHandle
 
 Digest = Literal["crc32c", "hmac-sha256"]
 

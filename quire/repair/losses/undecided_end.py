@@ -24,8 +24,7 @@ from ledger_client.errors import MetadataConflictError, RecoveryUndecidedError
 from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.reading.entry_ranges import Range, common, expected_ranges
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.length_search import find_length_before
-from ledger_client.reading.range_reader import RangeReader
+from ledger_client.reading.range_reader import RangeReader, find_length_before
 from metadata.errors import InvalidTransitionError, VersionConflictError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ledger_client.in_sync.copy_limits import CopyThrottle
+from ledger_client.copying import CopyThrottle
 from metadata.ids import BookieId
 from metadata.repair.settings import DEFAULTS, RepairSettings
 from quire.repair.pacing.slow_bookies import SlowBookies

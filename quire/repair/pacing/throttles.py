@@ -1,6 +1,6 @@
 """Throttles of the bookies that copies are read from or stored on.
 
-Leaves one throttle to `ledger_client.in_sync.copy_limits`, and the rates to `copy_shares`.
+Leaves one throttle to `ledger_client.copying`, and the rates to `copy_shares`.
 
 Invariants: a throttle is kept until what it admitted has passed, so that copies that follow each
 other share it. A source is known only when it has answered, so each copy may be one request ahead
@@ -11,7 +11,7 @@ Source: protocol rule 9.3; docs/repair.md, "Limits".
 
 from typing import Final
 
-from ledger_client.in_sync.copy_limits import CopyThrottle
+from ledger_client.copying import CopyThrottle
 from metadata.ids import BookieId
 from quire.repair.pacing.slow_bookies import SlowBookies
 

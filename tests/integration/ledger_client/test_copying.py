@@ -8,10 +8,9 @@ import pytest_asyncio
 from typing_extensions import override
 
 from ledger_client import LedgerClient, Quorum
+from ledger_client.copying import CopyLimits, CopyProgress, CopyServices, FragmentCopier
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import NotEnoughBookiesError
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
-from ledger_client.in_sync.copying import CopyServices, FragmentCopier
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore

@@ -2,7 +2,7 @@
 
 Leaves what a ledger needs to `quire.repair.needs`, and what a change stores to
 `ledger_client.protocol.copy`: both are the production code. The order of the steps is that of
-`ledger_client.in_sync.copying` and `quire.repair.ledger_repair`, which this module repeats. Claims
+`ledger_client.copying` and `quire.repair.ledger_repair`, which this module repeats. Claims
 keep two workers from one ledger, but no rule depends on them: here they work on it at once.
 
 Source: protocol rules 9.1, 9.6 and 9.7.

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerWriter, Quorum
-from ledger_client.awaitable_handle import AwaitableHandle
+from ledger_client.handle import AwaitableHandle
 from tests.simulation.checkers.wholeness import RETURN_S
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel

@@ -15,9 +15,16 @@ from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.entries import Entries
 from ledger_client.bookies.pool import AddSink
 from ledger_client.config import ClientConfig
+from ledger_client.copying import (
+    CopyLimits,
+    CopyProgress,
+    CopyServices,
+    CopyThrottle,
+    FragmentCopier,
+    StoredMetadata,
+    Throttle,
+)
 from ledger_client.digest import LedgerKeys
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle, Throttle
-from ledger_client.in_sync.copying import CopyServices, FragmentCopier, StoredMetadata
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
     DigestType,

@@ -14,9 +14,9 @@ from ledger_client.bookies.placement import Placement
 from ledger_client.bookies.placement_policy import Candidates
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.bookies.quarantine import Quarantine
+from ledger_client.copying import CopyThrottle
 from ledger_client.digest import LedgerKeys
-from ledger_client.in_sync.copy_limits import CopyThrottle
-from ledger_client.next_tick import NextTick
+from ledger_client.tasks import NextTick
 from ledger_client.writing.append_shell import AppendShell
 from ledger_client.writing.bookie_news import BookieProbes, WriterNews
 from ledger_client.writing.in_sync_members import InSyncMembers

@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from ledger_client.in_sync.copy_ends import CopySource, CopyTarget
-from ledger_client.in_sync.copying import FragmentCopier
+from ledger_client.copying import CopySource, CopyTarget, FragmentCopier
 from tests.simulation.loop import NODE
 from tests.simulation.nodes import Node
 from tests.support.repair.repair_world import World

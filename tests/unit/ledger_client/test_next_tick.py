@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ledger_client.next_tick import NextTick
+from ledger_client.tasks import NextTick
 
 
 async def test_calls_run_in_the_next_iteration_in_order_by_one_handle() -> None:

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.bookies.connection_writes import JOINED_BYTES_MAX, PIECE_BYTES, ConnectionWrites
+from ledger_client.bookies.connection import JOINED_BYTES_MAX, PIECE_BYTES, ConnectionWrites
 from quire.server.overriding import override
 
 sizes = st.one_of(

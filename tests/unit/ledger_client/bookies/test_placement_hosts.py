@@ -7,8 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ledger_client.bookies import placement_policy
-from ledger_client.bookies.placement_policy import Shortage, SpreadPolicy
-from ledger_client.bookies.placement_search import Spread, SpreadSearch
+from ledger_client.bookies.placement_policy import Shortage, Spread, SpreadPolicy, SpreadSearch
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration

@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger_client import DecryptionError, Encryption, EncryptionUnavailableError, LedgerError
-from ledger_client.encryption.ledger_cipher import TAG_BYTES, LedgerCipher, derived, key_check
-from ledger_client.encryption.sealing import PayloadSealer
+from ledger_client.encryption.ledger_cipher import (
+    TAG_BYTES,
+    LedgerCipher,
+    PayloadSealer,
+    derived,
+    key_check,
+)
 from metadata.ids import EntryId, LedgerId, UpdateToken
 
 SECRET = bytes(range(32))

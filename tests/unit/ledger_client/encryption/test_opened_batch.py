@@ -4,7 +4,7 @@ import struct
 
 from bookie.wire.batch import BatchView, build_batch
 from ledger_client.batches import EntryBatch
-from ledger_client.encryption.opened_batch import OpenedBatch
+from ledger_client.encryption.ledger_cipher import OpenedBatch
 from metadata.ids import EntryId, LedgerId
 
 SECRET = [b"a---", b"bcd---", b"---"]

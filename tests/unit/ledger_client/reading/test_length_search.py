@@ -8,8 +8,7 @@ from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.errors import QuorumTimeoutError
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.length_search import find_length_before
-from ledger_client.reading.range_reader import RangeReader
+from ledger_client.reading.range_reader import RangeReader, find_length_before
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType
 from tests.support.ledger_client.ledger_world import length, payloads

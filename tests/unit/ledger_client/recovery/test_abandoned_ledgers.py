@@ -108,8 +108,8 @@ def test_ledgers_that_live_or_are_whole_are_not_found() -> None:
 
 
 def test_the_ledgers_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger_client.recovery.abandoned_ledgers.ASKED_MAX", 2)
-    monkeypatch.setattr("ledger_client.recovery.abandoned_ledgers.READS_AT_ONCE", 2)
+    monkeypatch.setattr("ledger_client.recovery.abandoned_recovery.ASKED_MAX", 2)
+    monkeypatch.setattr("ledger_client.recovery.abandoned_recovery.READS_AT_ONCE", 2)
 
     async def story(world: World) -> None:
         ids = [await write_and_die(world, f"writer {each}") for each in range(3)]

@@ -7,7 +7,7 @@ import pytest
 from bookie.wire.batch import BatchView, build_batch
 from ledger_client.digest import LedgerKeys
 from ledger_client.protocol.recovery_events import FoundRun, Span
-from ledger_client.recovery.recovered_entries import RecoveredEntries
+from ledger_client.recovery.recoverer import RecoveredEntries
 from metadata.ids import NO_ENTRY, EntryId
 from metadata.ledgers.ledger_metadata import DigestType
 from tests.support.ledger_client.ledger_world import LEDGER, length, payloads

@@ -8,7 +8,7 @@ import pytest
 from bookie.wire.entries import Entries
 from bookie.wire.messages import FenceWithoutKey, LacReply, ReadEntries, ReadLac, Status
 from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
-from ledger_client.recovery.recovery_bookies import KeylessBookies
+from ledger_client.recovery.recoverer import KeylessBookies
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 A = BookieId("a")

@@ -14,7 +14,7 @@ from ledger_client.errors import (
     UnauthorizedError,
 )
 from ledger_client.protocol import recovery_events as e
-from ledger_client.recovery.recovery_errors import recovery_error
+from ledger_client.recovery.recoverer import recovery_error
 from metadata.ids import BookieId, EntryId, LedgerId
 
 LEDGER = LedgerId(7)

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from ledger_client.errors import LedgerError, LedgerFencedError, QuorumTimeoutError
-from ledger_client.next_tick import NextTick
+from ledger_client.tasks import NextTick
 from ledger_client.writing.confirmations import Confirmations, FullReplication, OrderedWaiters
 from ledger_client.writing.outbox import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import EntryId, LedgerId

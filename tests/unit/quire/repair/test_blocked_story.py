@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ledger_client import Quorum
-from ledger_client.in_sync.copy_limits import OnProgress
+from ledger_client.copying import OnProgress
 from metadata.errors import StoreUnavailableError
 from metadata.ids import LedgerId, Version
 from metadata.repair.job_store import JobStore

@@ -1,6 +1,6 @@
 """Bytes copied for one ledger: the copies of all its fragments count."""
 
-from ledger_client.in_sync.copy_limits import CopyProgress
+from ledger_client.copying import CopyProgress
 from metadata.ids import BookieId, EntryId, LedgerId
 from quire.repair.copied_bytes import CopiedBytes
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger_client import LedgerWriter, Quorum
-from ledger_client.in_sync.copy_limits import OnProgress
+from ledger_client.copying import OnProgress
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.repair.job_store import JobStore

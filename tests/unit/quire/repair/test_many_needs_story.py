@@ -7,11 +7,14 @@ import pytest
 
 from bookie.wire.messages import Status
 from ledger_client import Quorum
+from ledger_client.copying import (
+    CopyTarget,
+    FragmentCopier,
+    OnProgress,
+    RangeCopier,
+    StoredMetadata,
+)
 from ledger_client.errors import EntryNotFoundError, QuorumTimeoutError
-from ledger_client.in_sync.copy_ends import CopyTarget
-from ledger_client.in_sync.copy_limits import OnProgress
-from ledger_client.in_sync.copying import FragmentCopier, StoredMetadata
-from ledger_client.in_sync.range_copy import RangeCopier
 from ledger_client.protocol.copy_events import copy_error
 from ledger_client.protocol.copy_piece import CopyPiece
 from ledger_client.reading.verified_entries import VerifiedEntries

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from ledger_client import Quorum
+from ledger_client.copying import RangeCopier
 from ledger_client.errors import EntryNotFoundError
-from ledger_client.in_sync.range_copy import RangeCopier
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.jobs import Job, JobState
 from metadata.repair.lifecycle import Lifecycle

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
+from ledger_client.copying import CopyTarget, RangeCopier
 from ledger_client.errors import EntryNotFoundError, QuorumTimeoutError
-from ledger_client.in_sync.copy_ends import CopyTarget
-from ledger_client.in_sync.range_copy import RangeCopier
 from ledger_client.protocol.copy_piece import CopyPiece
 from metadata.ids import BookieId, EntryId
 from metadata.repair.jobs import JobState

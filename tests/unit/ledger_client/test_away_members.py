@@ -4,7 +4,7 @@
 
 from itertools import pairwise
 
-from ledger_client.in_sync.away_members import (
+from ledger_client.writing.in_sync_members import (
     ASK_PAUSE_MAX_S,
     ASK_PAUSE_MIN_S,
     STAYED_S,

@@ -7,6 +7,7 @@ import pytest
 
 from bookie.wire.messages import Status
 from ledger_client.bookies.pool import CallFailure
+from ledger_client.copying import CopyLimits, CopyProgress, CopyThrottle
 from ledger_client.errors import (
     DigestMismatchError,
     EntryConflictError,
@@ -17,7 +18,6 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     UnauthorizedError,
 )
-from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumMode, QuorumSpec
 from tests.simulation.loop import simulation_loop

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from ledger_client.in_sync.copy_limits import (
+from ledger_client.copying import (
     RECHECK_S,
     CopyLimits,
     CopyThrottle,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ledger_client.copying import RangeCopier
 from ledger_client.errors import DigestMismatchError, LedgerError
-from ledger_client.in_sync.range_copy import RangeCopier
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
 from tests.support.ledger_client.copying_world import World, run, write
