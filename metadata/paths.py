@@ -14,7 +14,7 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /clients/<client id>                  ephemeral, value: `registration.py`
     /cookies/<bookie id>                  a bookie's identity, value: `cookies.py`
     /positions/<bookie id>                the end of a bookie's log, value: `positions.py`
-    /instance                             the cluster's identity, value: `cookies.py`
+    /instance                             the cluster's identity, value: `registry/cluster.py`
     /chains/<name>                        the head of a chain, value: `chain.py`
     /chains/<name>/creation               the chain's creation token, value: `chain_creation.py`
     /chains/<name>/creation/<token>       empty; every change checks that it exists: `chain_life.py`
