@@ -20,12 +20,14 @@ from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerClient, Quorum
 from ledger_client.cluster_access import wall_clock_ms
+from metadata.ids import LedgerId
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TopicId, TopicRecord, new_topic
 from metadata.topics.topic_store import TopicStore
 from tests.support.broker_layer import log_setting
+from tests.until import until
 
 LEADER = 1
 # With an ack quorum of one, readers query all three bookies for the LAC.
@@ -138,12 +140,22 @@ class WrittenTopic:
         return len(record.segments)
 
     async def roll(self, partition: int, number: int) -> None:
-        """Append until the partition has one more ledger."""
+        """Append until the partition has one more ledger, whose first entries other clients see."""
         before = max(1, await self.segments(partition))
         while await self.segments(partition) <= before:
             await self.append(partition, records(number, 10, 3_000))
             number += 10
             await asyncio.sleep(0.01)
+        record, _ = await PartitionStore(self.store, Random(8)).get(self.key(partition))
+        await until(lambda: self._is_filled(partition, record.segments[-1].ledger_id))
+        await self.wait_until_seen(partition)
+
+    def _is_filled(self, partition: int, ledger_id: LedgerId) -> bool:
+        """Return whether something is confirmed in the partition's newest ledger."""
+        ledger = self.logs[partition]._roller.ledger
+        if ledger is None or ledger.writer.id != ledger_id:
+            return False
+        return ledger.writer.last_confirmed >= 0
 
     async def aclose(self) -> None:
         for log in self.logs.values():
