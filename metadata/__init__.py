@@ -1,7 +1,7 @@
 """Cluster metadata: ledgers, topics, registrations, and the store that keeps them.
 
-Imports nothing else of Quire but `quire.identity` and `quire.tracing`; every other package builds
-on it.
+Imports nothing else of Quire but `quire.copyable`, `quire.identity` and `quire.tracing`; every
+other package builds on it.
 
 - `ids`: identifiers that every package shares.
 - `paths`: every path in the store.

@@ -6,7 +6,7 @@ Invariants: events are handled one at a time and their actions performed in the 
 read fences (rule 7.3); a request to an unreachable bookie is repeated within its time, so that a
 restart is not treated as a loss; nothing is left running when `recover` returns.
 
-Source: protocol sections 4.2, 7 and 9.14; api design, "Errors".
+Source: protocol section 7, rules 4.2 and 9.14; api design, "Errors".
 """
 
 import asyncio
