@@ -1,5 +1,4 @@
-"""Comparisons of ways to replicate, on real processes and in a model of months.
+"""Comparisons of ways to replicate, on real processes.
 
 - `compare/`: real processes under faults.
-- `fleet/`: a fleet over months, simulated.
 """

@@ -23,7 +23,6 @@
 - `config_lines`: lines of a configuration file, for errors about its options.
 - `spark`: `quire spark`.
 - `bench`: `quire bench compare` and `report`.
-- `fleet`: `quire bench fleet`.
 - `quantities`: sizes, rates, durations and times as people write and read them.
 - `bookie/`: `quire bookie`.
 - `repair/`: `quire repair`.

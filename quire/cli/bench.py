@@ -1,7 +1,6 @@
 """`quire bench compare|report`: side-by-side measurements of ways to replicate while faults strike.
 
-Leaves running them to `quire.bench.compare.runner`, the page to `quire.bench.compare.report`, and
-`quire bench fleet` to `quire.cli.fleet`.
+Leaves running them to `quire.bench.compare.runner`, and the page to `quire.bench.compare.report`.
 """
 
 import argparse
@@ -12,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from quire.cli import fleet
 from quire.cli.command_line import Noun, chosen, positive
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
@@ -51,7 +49,6 @@ def parser() -> argparse.ArgumentParser:
         "report", _report, "Draw the page again from the JSON files.", needs_cluster=False
     )
     _add_directory(report, "directory of the JSON files (default: quire-compare)")
-    fleet.add_parser(noun)
     return noun.parser
 
 

@@ -59,7 +59,7 @@ NOUNS: Final = {
     "tls": ("quire.cli.tls", "init: certificates for development"),
     "config": ("quire.cli.config", "show, check"),
     "completion": ("quire.cli.completion.verbs", "completion for bash, zsh and fish"),
-    "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),
+    "bench": ("quire.cli.bench", "compare, report: ways to replicate while faults strike"),
 }
 STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 FOOTER: Final = """\

@@ -26,8 +26,8 @@ from quire.repair.missing.wanted import NO_MISSING_RANGES, MissingRanges
 from quire.repair.needs import (
     Holders,
     RepairClass,
-    class_of,
     class_of_fragment,
+    class_with_absent,
     class_without_copies,
     closed_fragments,
     holders_of,
@@ -335,12 +335,7 @@ def _misplaced_share(shape: Shape, places: Places) -> float:
 def _assess(
     shape: Shape, standings: Standings, urgent: Standings | None, misplaced: float
 ) -> _Assessment:
-    used = standings
-    repair_class = class_of(shape.closed, shape.quorum, standings)
-    if urgent is not None:
-        if_absent = class_of(shape.closed, shape.quorum, urgent)
-        if if_absent is RepairClass.LAST_COPY:
-            repair_class, used = if_absent, urgent
+    repair_class, used = class_with_absent(shape.closed, shape.quorum, standings, urgent)
     is_marked = any(standings.of(each) is not Standing.GOOD for each in shape.incoming)
     is_open_affected = any(standings.of(each) is not Standing.GOOD for each in shape.open_ensemble)
     is_left = not is_open_affected and not (shape.open_ensemble and shape.quorum.is_in_sync)

@@ -177,6 +177,20 @@ def class_of(
     return min((each for each in found if each is not None), default=None)
 
 
+def class_with_absent(
+    closed: tuple[Holders, ...], quorum: QuorumSpec, standings: Standings, absent: Standings | None
+) -> tuple[RepairClass | None, Standings]:
+    """Return the urgency of closed fragments, and the standings that give it. `absent` also counts
+    the bookies as gone that were missed for a short time: it is used if one good copy is left
+    without them, or none.
+    """
+    if absent is not None:
+        without = class_of(closed, quorum, absent)
+        if without is RepairClass.LAST_COPY:
+            return without, absent
+    return class_of(closed, quorum, standings), standings
+
+
 def class_without_copies(
     closed: tuple[Holders, ...],
     quorum: QuorumSpec,

@@ -25,7 +25,6 @@ DEADLINE_S = 60
 METADATA = "zk://127.0.0.1:1/nowhere"
 NETWORK = ("socket.connect", "socket.bind", "subprocess.Popen")
 VALUES = {
-    ("bench fleet", "--configurations"): "none",  # a month of a fleet takes minutes
     ("topic trim", "--before"): "1",
     ("acl add", "--operation"): "read",
     ("acl add", "--topic"): "name",

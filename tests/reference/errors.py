@@ -25,7 +25,7 @@ MODULES: Final = {
         "broker_layer.kafka.errors",
     ),
     "spark_io": ("spark_io.errors",),
-    "quire": ("quire.errors",),
+    "quire": ("quire.copyable", "quire.errors"),
 }
 INTRODUCTION: Final = """\
 Errors of the client are under `LedgerError`. *Retriable* says that the same call on the

@@ -36,7 +36,7 @@ BY_SERVERS = {
 }
 """Verbs that ask a server for a change, which writes it to its own audit log."""
 ORDINARY = {
-    "bench": ("compare", "fleet", "report"),
+    "bench": ("compare", "report"),
     "bookie": (
         *("check", "compare", "dump", "entry", "format", "info", "list", "rebuild-index", "run"),
         "segments",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from quire.bench.fleet.assumptions import HOUR_S, MONTH_S, Assumptions
+from benchmarks.fleet.assumptions import HOUR_S, MONTH_S, Assumptions
 
 
 class FaultKind(StrEnum):

@@ -9,8 +9,8 @@ grow evenly, so the mean of both ends is exact; time before 0 does not count.
 from collections.abc import Container
 from dataclasses import dataclass, field
 
+from benchmarks.fleet.ledgers import Ledger
 from metadata.ids import BookieId, LedgerId
-from quire.bench.fleet.ledgers import Ledger
 
 
 @dataclass(slots=True)

@@ -8,15 +8,15 @@ those of `history`, whatever the configuration.
 
 from functools import partial
 
+from benchmarks.fleet.appending import Appending
+from benchmarks.fleet.assumptions import HOUR_S, Assumptions
+from benchmarks.fleet.bookies import Silence
+from benchmarks.fleet.configurations import Configuration
+from benchmarks.fleet.history import Fault, FaultKind, draw_history
+from benchmarks.fleet.ledgers import Hold
+from benchmarks.fleet.recovering import Recovering
+from benchmarks.fleet.world import World
 from metadata.ids import BookieId
-from quire.bench.fleet.appending import Appending
-from quire.bench.fleet.assumptions import HOUR_S, Assumptions
-from quire.bench.fleet.bookies import Silence
-from quire.bench.fleet.configurations import Configuration
-from quire.bench.fleet.history import Fault, FaultKind, draw_history
-from quire.bench.fleet.ledgers import Hold
-from quire.bench.fleet.recovering import Recovering
-from quire.bench.fleet.world import World
 
 
 class Simulation:

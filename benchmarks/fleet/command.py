@@ -1,22 +1,21 @@
-"""`quire bench fleet`: comparison of the configurations on a large simulated fleet.
+"""`python -m benchmarks.fleet`: comparison of the configurations on a large simulated fleet.
 
-Leaves the simulation to `quire.bench.fleet`, and the explanation of its assumptions to
-docs/fleet.md.
+Leaves the simulation to `simulation`, and the explanation of its assumptions to docs/fleet.md.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from quire.bench.fleet.assumptions import AssumptionInfo, Assumptions, described
-from quire.cli.command_line import Noun, chosen, positive
+from benchmarks.fleet.assumptions import AssumptionInfo, Assumptions, described
+from benchmarks.fleet.configurations import BY_NAME
+from benchmarks.fleet.results import FigureSpread, RunFigures, assumed, fault_counts, spread
+from benchmarks.fleet.running import run_all
+from quire.cli.command_line import add_shared_options, chosen, positive
 from quire.cli.output import Json, Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from quire.bench.fleet.results import FigureSpread, RunFigures
 
 SEEDS_DEFAULT: Final = 2
 COLUMNS: Final = (
@@ -38,15 +37,14 @@ COLUMNS: Final = (
 """Figures of the table and their headings; JSON has all figures."""
 
 
-def add_parser(noun: Noun) -> None:
-    """Add `fleet` to `quire bench`."""
-    parser = noun.verb(
-        "fleet",
-        run,
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
+    summary = (
         "Simulate a fleet of bookies for a month of failures, once per configuration and seed: "
-        "availability, data at risk, repair traffic. docs/fleet.md describes the model.",
-        needs_cluster=False,
+        "availability, data at risk, repair traffic. docs/fleet.md describes the model."
     )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=summary)
+    add_shared_options(parser, needs_cluster=False)
     parser.add_argument("--configurations", metavar="A,B", help="default: all")
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="the first seed (default 1)"
@@ -67,13 +65,11 @@ def add_parser(noun: Noun) -> None:
             metavar="N",
             help=f"{each.meaning}; {each.unit} (default {each.default:g})".replace("%", "%%"),
         )
+    return parser
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Simulate, show the progress, and print the results."""
-    from quire.bench.fleet.configurations import BY_NAME
-    from quire.bench.fleet.running import run_all
-
     assumptions = Assumptions(**{each.name: getattr(arguments, each.name) for each in described()})
     names = chosen(arguments.configurations, list(BY_NAME), "configuration")
     widest = max(BY_NAME[name].quorum.ensemble_size for name in names)
@@ -94,11 +90,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _document(
-    assumptions: Assumptions, seeds: Sequence[int], runs: dict[str, list["RunFigures"]]
+    assumptions: Assumptions, seeds: Sequence[int], runs: dict[str, list[RunFigures]]
 ) -> Row:
-    from quire.bench.fleet.configurations import BY_NAME
-    from quire.bench.fleet.results import assumed, fault_counts, spread
-
     configurations: list[Json] = []
     for name, found in runs.items():
         spreads: dict[str, Json] = {}
@@ -121,11 +114,9 @@ def _document(
 def _print(
     assumptions: Assumptions,
     seeds: Sequence[int],
-    runs: dict[str, list["RunFigures"]],
+    runs: dict[str, list[RunFigures]],
     output: Output,
 ) -> None:
-    from quire.bench.fleet.results import assumed, fault_counts, spread
-
     with output.listing("assumption", "value", "unit", "meaning") as listing:
         for row in assumed(assumptions):
             listing.add({"assumption": row["name"], **row, "value": f"{row['value']:g}"})
@@ -144,7 +135,7 @@ def _print(
     output.line("The median of the seeds, and their range. docs/fleet.md explains each column.")
 
 
-def _range(name: str, over: "FigureSpread | None") -> str:
+def _range(name: str, over: FigureSpread | None) -> str:
     """Return the median as text, with the range in brackets if there is one."""
     if over is None:
         return "-"
@@ -158,7 +149,7 @@ def _show(name: str, value: float) -> str:
         return "all" if value == 1 else f"1−{1 - value:.1e}"
     if name == "slow_share":
         return f"{value:.2%}"
-    return f"{value:,.0f}" if value == 0 or value >= 100 else f"{value:.3g}"  # noqa: PLR2004
+    return f"{value:,.0f}" if value == 0 or value >= 100 else f"{value:.3g}"
 
 
 def _number(each: AssumptionInfo) -> Callable[[str], float]:

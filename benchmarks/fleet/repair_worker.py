@@ -1,6 +1,6 @@
 """Copies of one repair worker, and how fast they run.
 
-Leaves which copies are made to `quire.bench.fleet.repairing`.
+Leaves which copies are made to `benchmarks.fleet.repairing`.
 
 Invariants: a worker uses its part of each ceiling, divided by the number of workers, whether the
 others are busy or not; its copies share each part equally; a copy ends once its bytes have passed
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.fleet.agenda import Agenda
+from benchmarks.fleet.assumptions import Assumptions
+from benchmarks.fleet.ledgers import Ledger
 from metadata.ids import BookieId, EntryId
-from quire.bench.fleet.agenda import Agenda
-from quire.bench.fleet.assumptions import Assumptions
-from quire.bench.fleet.ledgers import Ledger
 
 DONE_BYTES: Final = 1.0
 """Rest of a copy that counts as nothing: rounding of times."""

@@ -13,18 +13,18 @@ Source: protocol rules 4.5, 5.1-5.7, 11.1-11.4.
 
 from functools import partial
 
+from benchmarks.fleet.assumptions import HOUR_S
+from benchmarks.fleet.bookies import Silence
+from benchmarks.fleet.copying import Copying
+from benchmarks.fleet.gaps import Gaps
+from benchmarks.fleet.ledgers import TOKEN, Hold, Ledger, Seat, new_ledger
+from benchmarks.fleet.repairing import Repairing
+from benchmarks.fleet.world import World
 from ledger_client.bookies.placement_policy import Shortage
 from ledger_client.protocol.append_events import FailureKind
 from ledger_client.protocol.ensemble import EnsembleHealth
 from ledger_client.protocol.membership import Replace, Shrink
 from metadata.ids import BookieId, EntryId
-from quire.bench.fleet.assumptions import HOUR_S
-from quire.bench.fleet.bookies import Silence
-from quire.bench.fleet.copying import Copying
-from quire.bench.fleet.gaps import Gaps
-from quire.bench.fleet.ledgers import TOKEN, Hold, Ledger, Seat, new_ledger
-from quire.bench.fleet.repairing import Repairing
-from quire.bench.fleet.world import World
 
 
 class FleetTooSmallError(Exception):

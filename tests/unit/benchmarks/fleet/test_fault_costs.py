@@ -2,10 +2,10 @@
 
 import pytest
 
-from quire.bench.fleet.configurations import BY_NAME
-from quire.bench.fleet.history import Fault, FaultKind
-from quire.bench.fleet.results import figures
-from tests.support.quire.fleet.small_fleet import (
+from benchmarks.fleet.configurations import BY_NAME
+from benchmarks.fleet.history import Fault, FaultKind
+from benchmarks.fleet.results import figures
+from tests.support.benchmarks.fleet.small_fleet import (
     CHANGE_S,
     NO_FAULTS,
     ONE,

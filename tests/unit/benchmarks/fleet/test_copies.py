@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.fleet.ledgers import Gap, Ledger, Seat, new_ledger
+from benchmarks.fleet.measures import Measures
+from benchmarks.fleet.tracking import CopyTracker
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
-from quire.bench.fleet.ledgers import Gap, Ledger, Seat, new_ledger
-from quire.bench.fleet.measures import Measures
-from quire.bench.fleet.tracking import CopyTracker
-from tests.support.quire.fleet.small_fleet import NO_FAULTS, bookie, simulation
+from tests.support.benchmarks.fleet.small_fleet import NO_FAULTS, bookie, simulation
 
 QUORUM = QuorumSpec(3, 3, 2)
 BOOKIES = [bookie(number) for number in range(5)]

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from quire.bench.fleet.assumptions import Assumptions
-from quire.bench.fleet.history import Fault, FaultKind, draw_history
+from benchmarks.fleet.assumptions import Assumptions
+from benchmarks.fleet.history import Fault, FaultKind, draw_history
 
 MONTH = Assumptions(bookies=20, racks=4, clients=5, rack_failures=1.0, disk_losses=0.5)
 

@@ -2,7 +2,8 @@
 
 Leaves messages to `tests/simulation`: here the steps are failures, changes, copies and takeovers.
 
-- `__main__`: `python -m quire.bench.fleet`.
+- `__main__`: `python -m benchmarks.fleet`.
+- `command`: its options and its tables.
 - `assumptions`: what a simulation assumes, with defaults and units.
 - `configurations`: replication configurations that are compared.
 - `history`: faults drawn from a seed, the same for every configuration.

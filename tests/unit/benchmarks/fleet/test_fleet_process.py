@@ -1,4 +1,4 @@
-"""Tests of `quire bench fleet` as a user runs it: a separate process, a table, JSON."""
+"""Tests of `python -m benchmarks.fleet` as a user runs it: a separate process, a table, JSON."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from quire.bench.fleet.assumptions import described
-from quire.bench.fleet.configurations import BY_NAME
+from benchmarks.fleet.assumptions import described
+from benchmarks.fleet.configurations import BY_NAME
 from quire.errors import ExitCode
 from tests.until import WAIT_S
 
@@ -30,7 +30,7 @@ WORDS = [
 
 def fleet(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "quire.bench.fleet", *words],
+        [sys.executable, "-m", "benchmarks.fleet", *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -76,3 +76,9 @@ def test_a_number_that_is_none() -> None:
     done = fleet("--bookies", "many")
     assert done.returncode == ExitCode.USAGE
     assert "invalid number value: 'many'" in done.stderr
+
+
+def test_a_fleet_that_is_too_small() -> None:
+    done = fleet("--bookies", "4", "--configurations=fixed-majority-5")
+    assert done.returncode == ExitCode.USAGE
+    assert "5 bookies are needed" in done.stderr

@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from quire.bench.fleet.assumptions import Assumptions
-from quire.bench.fleet.configurations import BY_NAME
-from quire.bench.fleet.results import RunFigures, figures
-from quire.bench.fleet.simulation import Simulation
+from benchmarks.fleet.assumptions import Assumptions
+from benchmarks.fleet.configurations import BY_NAME
+from benchmarks.fleet.results import RunFigures, figures
+from benchmarks.fleet.simulation import Simulation
 
 
 def run_one(name: str, assumptions: Assumptions, seed: int) -> RunFigures:

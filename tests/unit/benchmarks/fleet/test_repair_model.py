@@ -2,18 +2,13 @@
 
 import pytest
 
+from benchmarks.fleet.agenda import Agenda
+from benchmarks.fleet.ledgers import Ledger, new_ledger
+from benchmarks.fleet.repair_worker import Copy, RepairWorker, rates_of
+from benchmarks.fleet.simulation import Simulation
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import QuorumSpec
-from metadata.repair.settings import DEFAULTS
-from quire.bench.fleet import repairing
-from quire.bench.fleet.agenda import Agenda
-from quire.bench.fleet.assumptions import Assumptions
-from quire.bench.fleet.ledgers import Ledger, new_ledger
-from quire.bench.fleet.repair_worker import Copy, RepairWorker, rates_of
-from quire.bench.fleet.simulation import Simulation
-from quire.repair import worker
-from quire.repair.needs import RepairClass
-from tests.support.quire.fleet.small_fleet import (
+from tests.support.benchmarks.fleet.small_fleet import (
     ONE,
     bookie,
     crash,
@@ -34,17 +29,6 @@ def copy_to(
 ) -> Copy:
     ledger = Ledger(new_ledger(1, ONE_QUORUM, ENSEMBLE, 0), 0, 0.0, 1.0)
     return Copy(ledger, EntryId(0), bookie(0), source, target, 1, left_bytes, ready_s)
-
-
-def test_the_defaults_are_those_of_the_product() -> None:
-    assert Assumptions().ledgers_per_worker == worker.LEDGERS_AT_ONCE
-    assert {int(key): value for key, value in worker.MORE_AT_ONCE.items()} == repairing.MORE_AT_ONCE
-    assert [int(each) for each in list(RepairClass)[:3]] == [
-        repairing.LAST_COPY,
-        repairing.SHORT_OF_ACK_QUORUM,
-        repairing.SHORT_OF_WRITE_QUORUM,
-    ]
-    assert Assumptions().repair_bytes_per_s == DEFAULTS.bytes_per_s
 
 
 def test_a_worker_uses_its_part_of_each_ceiling() -> None:

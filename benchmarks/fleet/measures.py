@@ -8,8 +8,8 @@ once; `longest_outage_s` is of a single seat.
 
 from dataclasses import dataclass, field
 
-from quire.bench.fleet.assumptions import HOUR_S
-from quire.bench.fleet.ledgers import Ledger, Seat
+from benchmarks.fleet.assumptions import HOUR_S
+from benchmarks.fleet.ledgers import Ledger, Seat
 
 
 @dataclass(slots=True)

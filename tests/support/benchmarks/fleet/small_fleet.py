@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchmarks.fleet.assumptions import Assumptions
+from benchmarks.fleet.configurations import BY_NAME
+from benchmarks.fleet.history import Fault, FaultKind
+from benchmarks.fleet.simulation import Simulation
 from metadata.ids import BookieId
-from quire.bench.fleet.assumptions import Assumptions
-from quire.bench.fleet.configurations import BY_NAME
-from quire.bench.fleet.history import Fault, FaultKind
-from quire.bench.fleet.simulation import Simulation
 
 NO_FAULTS: Sequence[Fault] = ()
 ONE = Assumptions(

@@ -8,14 +8,13 @@ from dataclasses import fields, replace
 
 import pytest
 
+from benchmarks.fleet.assumptions import Assumptions, described
+from benchmarks.fleet.command import parser, run
+from benchmarks.fleet.configurations import BY_NAME
+from benchmarks.fleet.results import RunFigures, spread
+from benchmarks.fleet.running import run_one
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from quire.bench.compare.configurations import BY_NAME as COMPARED
-from quire.bench.fleet.assumptions import Assumptions, described
-from quire.bench.fleet.configurations import BY_NAME
-from quire.bench.fleet.results import RunFigures, spread
-from quire.bench.fleet.running import run_one
-from quire.cli.command_line import Noun
-from quire.cli.fleet import add_parser, run
 from quire.cli.output import Output
 from quire.errors import UsageError
 
@@ -23,9 +22,7 @@ SMALL = Assumptions(bookies=6, ledgers=2, clients=1, days=1, ledger_hours=12, re
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    noun = Noun("bench", "")
-    add_parser(noun)
-    return noun.parser.parse_args(["fleet", *words])
+    return parser().parse_args(words)
 
 
 def test_every_assumption_is_an_option_with_its_default() -> None:

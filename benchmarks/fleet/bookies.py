@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from benchmarks.fleet.assumptions import Assumptions
 from ledger_client.bookies.placement_policy import Shortage, SpreadPolicy
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration
-from quire.bench.fleet.assumptions import Assumptions
 
 SAMPLE_PER_REPLICA: Final = 4
 """Number of bookies per replica among which the policy chooses, drawn evenly. If all have the same

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
+from benchmarks.fleet.agenda import Agenda
+from benchmarks.fleet.assumptions import HOUR_S, Assumptions
+from benchmarks.fleet.bookies import Bookies
+from benchmarks.fleet.configurations import Configuration
+from benchmarks.fleet.ledgers import Ledger, Seat
+from benchmarks.fleet.measures import Measures
+from benchmarks.fleet.tracking import CopyTracker
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.bench.fleet.agenda import Agenda
-from quire.bench.fleet.assumptions import HOUR_S, Assumptions
-from quire.bench.fleet.bookies import Bookies
-from quire.bench.fleet.configurations import Configuration
-from quire.bench.fleet.ledgers import Ledger, Seat
-from quire.bench.fleet.measures import Measures
-from quire.bench.fleet.tracking import CopyTracker
 
 
 class World:

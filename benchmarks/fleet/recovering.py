@@ -12,12 +12,12 @@ Source: protocol rules 3.2, 7.1-7.5, 9.2, 11.5.
 from collections.abc import Callable
 from functools import partial
 
+from benchmarks.fleet.appending import Appending
+from benchmarks.fleet.assumptions import HOUR_S
+from benchmarks.fleet.ledgers import Hold, Ledger, Seat
+from benchmarks.fleet.world import World
 from ledger_client.protocol.quorum import covers
 from metadata.ids import BookieId
-from quire.bench.fleet.appending import Appending
-from quire.bench.fleet.assumptions import HOUR_S
-from quire.bench.fleet.ledgers import Hold, Ledger, Seat
-from quire.bench.fleet.world import World
 
 RECOVERY_WRITES = 3
 """Metadata writes of a takeover: recovery begun, ledger closed, next ledger created."""

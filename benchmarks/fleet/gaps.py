@@ -8,11 +8,11 @@ its fragment or with its bookie's silence, whichever is first.
 Source: protocol rules 4.6, 6.3.
 """
 
+from benchmarks.fleet.bookies import Silence
+from benchmarks.fleet.copying import Copying
+from benchmarks.fleet.ledgers import Gap, Ledger
+from benchmarks.fleet.world import World
 from metadata.ids import BookieId
-from quire.bench.fleet.bookies import Silence
-from quire.bench.fleet.copying import Copying
-from quire.bench.fleet.ledgers import Gap, Ledger
-from quire.bench.fleet.world import World
 
 
 class Gaps:

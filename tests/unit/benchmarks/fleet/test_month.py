@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.fleet.assumptions import HOUR_S, Assumptions
+from benchmarks.fleet.configurations import BY_NAME
+from benchmarks.fleet.ledgers import Hold, Ledger
+from benchmarks.fleet.results import RunFigures, figures
+from benchmarks.fleet.running import run_one
+from benchmarks.fleet.simulation import Simulation
+from benchmarks.fleet.world import World
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerState
-from quire.bench.fleet.assumptions import HOUR_S, Assumptions
-from quire.bench.fleet.configurations import BY_NAME
-from quire.bench.fleet.ledgers import Hold, Ledger
-from quire.bench.fleet.results import RunFigures, figures
-from quire.bench.fleet.running import run_one
-from quire.bench.fleet.simulation import Simulation
-from quire.bench.fleet.world import World
-from tests.support.quire.fleet.small_fleet import crash, simulation
+from tests.support.benchmarks.fleet.small_fleet import crash, simulation
 
 NAMES = list(BY_NAME)
 ROUGH = Assumptions(

@@ -1,7 +1,6 @@
 """Assumptions of a fleet simulation, each with its default, unit and meaning.
 
-Leaves their use to the modules of the model, and the command-line options made from this list to
-`quire.cli.fleet`.
+Leaves their use to the modules of the model, and the options made from this list to `command`.
 
 Invariants: one value per assumption for a complete run; the model has no numbers elsewhere.
 """
@@ -12,6 +11,7 @@ from typing import Final
 
 from metadata.repair.settings import DEFAULTS
 from metadata.store.interface import SESSION_TIMEOUT_S
+from quire.repair.worker import LEDGERS_AT_ONCE
 
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
@@ -131,7 +131,9 @@ class Assumptions:
         233.0, "MB/s", "what one worker copies, reads back and swaps without a ceiling", least=0.001
     )
     repair_ledger_s: float = _amount(0.5, "s", "least time of one copy, however small it is")
-    ledgers_per_worker: int = _count(4, "ledgers", "ledgers that one worker repairs at once")
+    ledgers_per_worker: int = _count(
+        LEDGERS_AT_ONCE, "ledgers", "ledgers that one worker repairs at once"
+    )
 
     @property
     def end_s(self) -> float:

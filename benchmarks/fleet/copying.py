@@ -1,6 +1,6 @@
 """Model of catch-up: copies to members that missed entries, or that joined.
 
-Leaves repair to `quire.bench.fleet.repairing`, and changes of the metadata to its transitions.
+Leaves repair to `benchmarks.fleet.repairing`, and changes of the metadata to its transitions.
 
 Invariants: a bookie catches up with one ledger at a time, the last one that began to wait first; a
 copy counts only once it is complete; a queued copy that is no longer needed is not made.
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from benchmarks.fleet.ledgers import TOKEN, Ledger
+from benchmarks.fleet.world import World
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
-from quire.bench.fleet.ledgers import TOKEN, Ledger
-from quire.bench.fleet.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Model of repair as it is built: which ledgers are repaired, when, in which order, and by whom.
 
-Leaves the speed of copies to `quire.bench.fleet.repair_worker`, the choice of targets to the
-product's placement policy, and the swap of members to the transition of the metadata.
+Leaves what a ledger needs and how urgent that is to the product's `quire.repair.needs`, the choice
+of targets to its placement policy, the swap of members to the transition of the metadata, and the
+speed of copies to `benchmarks.fleet.repair_worker`.
 
 Invariants: only closed fragments are repaired (9.1); a bookie that is away counts as gone after
 `lost_after_s`, and after `urgent_after_s` for fragments with one good copy left without it; of the
@@ -16,33 +17,17 @@ import heapq
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import Final
 
+from benchmarks.fleet.bookies import Silence
+from benchmarks.fleet.ledgers import TOKEN, Ledger
+from benchmarks.fleet.repair_worker import Copy, RepairWorker
+from benchmarks.fleet.world import World
 from ledger_client.bookies.placement_policy import Shortage
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import Fragment
-from quire.bench.fleet.bookies import Silence
-from quire.bench.fleet.ledgers import TOKEN, Ledger
-from quire.bench.fleet.repair_worker import Copy, RepairWorker
-from quire.bench.fleet.world import World
-
-LAST_COPY: Final = 0
-SHORT_OF_ACK_QUORUM: Final = 1
-SHORT_OF_WRITE_QUORUM: Final = 2
-MORE_AT_ONCE: Final = {LAST_COPY: 2, SHORT_OF_ACK_QUORUM: 1, SHORT_OF_WRITE_QUORUM: 1}
-"""How many more ledgers of one worker may be under way when one of this class begins; those of
-`quire.repair.worker`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """A member that one closed fragment lacks."""
-
-    first_entry_id: EntryId
-    entries: int
-    absent: BookieId | None
-    """The member to replace; None if the fragment has too few members."""
-    urgency: int
+from quire.repair.needs import Need, RepairClass, class_with_absent, holders_of, needs_of
+from quire.repair.standing import Standing, Standings
+from quire.repair.worker import MORE_AT_ONCE
 
 
 @dataclass(order=True, slots=True)
@@ -129,11 +114,10 @@ class Repairing:
         """Queue a ledger if it needs a repair."""
         if ledger.number in self._worker_of:
             return  # looked at again when its copy ends
-        needs = self._needs(ledger)
+        urgency, needs = self._needs(ledger)
         if not needs:
             return
-        urgency = min(each.urgency for each in needs)
-        size = sum(each.entries for each in needs)
+        size = sum(self._entries(ledger, each) for each in needs)
         waiting = _Waiting(urgency, size, next(self._order), ledger)
         self._waiting[ledger.number] = waiting
         heapq.heappush(self._heap, waiting)
@@ -162,7 +146,7 @@ class Repairing:
             if bookies.answers(bookie_id)
         ]
         load, machine = min(loads, default=(0, -1))
-        limit = self._world.assumptions.ledgers_per_worker + MORE_AT_ONCE[urgency]
+        limit = self._world.assumptions.ledgers_per_worker + MORE_AT_ONCE.get(urgency, 0)
         return None if machine < 0 or load >= limit else machine
 
     @property
@@ -174,11 +158,10 @@ class Repairing:
 
     def _begin(self, ledger: Ledger, machine: int) -> None:
         """Begin the next copy of a ledger, if it still needs one."""
-        needs = self._needs(ledger)
+        _, needs = self._needs(ledger)
         if not needs:
             return
-        need = min(needs, key=lambda each: each.urgency)
-        copy = self._copy_for(ledger, need)
+        copy = self._copy_for(ledger, needs[0])
         if copy is None:
             self._blocked[ledger.number] = ledger
             return
@@ -193,14 +176,20 @@ class Repairing:
     def _copy_for(self, ledger: Ledger, need: Need) -> Copy | None:
         """Choose the source and the target of a copy; None if one of them is missing."""
         world, fragment = self._world, ledger.metadata.fragment_of(need.first_entry_id)
-        source = self._source(fragment, need.absent)
-        target = self._target(ledger, fragment, need.absent)
+        source = self._source(fragment, need.replaces)
+        target = self._target(ledger, fragment, need.replaces)
         if source is None or target is None:
             return None
-        size = float(need.entries * world.assumptions.entry_bytes)
-        ready_s = world.now + world.assumptions.repair_ledger_s
+        entries = self._entries(ledger, need)
         return Copy(
-            ledger, need.first_entry_id, need.absent, source, target, need.entries, size, ready_s
+            ledger,
+            need.first_entry_id,
+            need.replaces,
+            source,
+            target,
+            entries,
+            float(entries * world.assumptions.entry_bytes),
+            world.now + world.assumptions.repair_ledger_s,
         )
 
     def _source(self, fragment: Fragment, absent: BookieId | None) -> BookieId | None:
@@ -241,35 +230,30 @@ class Repairing:
 
     # -- needs -----------------------------------------------------------------------------------
 
-    def _needs(self, ledger: Ledger) -> list[Need]:
-        """Return what the closed fragments of a ledger lack."""
+    def _needs(self, ledger: Ledger) -> tuple[int, list[Need]]:
+        """Return what a ledger needs and can get, and how urgent that is."""
+        nothing: tuple[int, list[Need]] = RepairClass.LOST, []
         if ledger.is_deleted or not (self._gone or self._urgent or self._may_be_short(ledger)):
-            return []
-        is_closed = ledger.closed_s is not None
-        ranges = ledger.ranges(self._world.now)
-        found = []
-        for fragment, first, end in ranges if is_closed else ranges[:-1]:
-            good = [e for e in fragment.ensemble if e not in self._gone and e not in self._urgent]
-            urgency = self._urgency(len(good))
-            lacking: list[BookieId | None] = [
-                each
-                for each in fragment.ensemble
-                if each in self._gone or (each in self._urgent and urgency == LAST_COPY)
-            ]
-            if is_closed and len(fragment.ensemble) < self._world.configuration.replica_count:
-                lacking.append(None)
-            found += [Need(EntryId(first), end - first, each, urgency) for each in lacking]
-        return found
+            return nothing
+        metadata = ledger.metadata
+        known = Standings(dict.fromkeys(self._gone, Standing.GONE))
+        absent = known.with_gone(self._urgent) if self._urgent else None
+        urgency, standings = class_with_absent(holders_of(metadata), metadata.quorum, known, absent)
+        if urgency is None:
+            return nothing
+        return urgency, [each for each in needs_of(metadata, standings) if not each.is_lost]
 
     def _may_be_short(self, ledger: Ledger) -> bool:
         wanted = self._world.configuration.replica_count
         return any(len(each.ensemble) < wanted for each in ledger.metadata.fragments)
 
-    def _urgency(self, good: int) -> int:
-        if good <= 1:
-            return LAST_COPY
-        is_short = good < self._world.configuration.quorum.ack_quorum
-        return SHORT_OF_ACK_QUORUM if is_short else SHORT_OF_WRITE_QUORUM
+    def _entries(self, ledger: Ledger, need: Need) -> int:
+        """Return the number of entries of the fragment that needs a copy."""
+        return next(
+            end - first
+            for _, first, end in ledger.ranges(self._world.now)
+            if first == need.first_entry_id
+        )
 
     def _fragment(self, ledger: Ledger, first_entry_id: EntryId) -> Fragment | None:
         """Return the fragment that begins at an entry, if the ledger still has it."""

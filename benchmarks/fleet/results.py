@@ -1,6 +1,6 @@
 """Figures of a run, and the spread of several runs of a configuration.
 
-Leaves printing them to `quire.cli.fleet`.
+Leaves printing them to `benchmarks.fleet.command`.
 
 Invariants: pure; a figure that does not apply to a configuration is None, never 0.
 """
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from quire.bench.fleet.assumptions import GIBIBYTE, HOUR_S, MEBIBYTE, Assumptions, described
-from quire.bench.fleet.history import FaultKind, draw_history
-from quire.bench.fleet.world import World
+from benchmarks.fleet.assumptions import GIBIBYTE, HOUR_S, MEBIBYTE, Assumptions, described
+from benchmarks.fleet.history import FaultKind, draw_history
+from benchmarks.fleet.world import World
 
 Figure = float | int | None
 
