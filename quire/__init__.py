@@ -27,9 +27,6 @@ What a person uses:
 - `bench/`: comparisons of ways to replicate.
 - `repair_beside`: process of repair beside a bookie.
 - `demo`: the guided demo.
-- `demo_source`: what the demo appends.
-- `demo_takeover`: the demo's takeover of a live writer.
-- `demo_view`: the demo's display.
 - `missing_packages`: packages that are not installed, and the extra that installs them.
 - `errors`: failures of commands, and exit statuses.
 """

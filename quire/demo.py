@@ -1,30 +1,36 @@
 """Guided demo of the main job: append a file while bookies fail, read it back, compare, take over
-from a writer.
+from a writer that is alive and appends.
 
-Leaves processes to `quire.local_cluster`, the source of the lines to `quire.demo_source`, the
-second half (takeover from a live writer) to `quire.demo_takeover` and the screen to
-`quire.demo_view`.
+Leaves processes to `quire.local_cluster`. `DemoSource` has the lines: a file, or the source text of
+Python's standard library. `LiveView` keeps a panel on a terminal, `PlainView` prints lines.
 
 Invariants: every claim in the report was checked in this run; a claim that is not true makes the
 run fail.
+
+Source: protocol rules 4.7, 7.1-7.5.
 """
 
 import asyncio
+import contextlib
 import hashlib
+import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from ledger_client import LedgerClient, LedgerInfo, LedgerWriter, Quorum
+from ledger_client import LedgerClient, LedgerError, LedgerInfo, LedgerWriter, Quorum
 from metadata.cancelling import cancel_and_wait
 from metadata.registry.directory import JITTER_S
-from quire.cli.quantities import describe_bytes
-from quire.demo_source import DemoSource
-from quire.demo_takeover import take_over
-from quire.demo_view import DemoStatus, DemoView, FragmentLine, describe_fragment
+from quire.errors import UsageError
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+from quire.operate.fields import describe_bytes
 from quire.operate.pipelined_append import PipelinedAppend
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
 
 BOOKIES: Final = 4
 QUORUM: Final = Quorum(ensemble=3, write=3, ack=2)
@@ -36,6 +42,191 @@ LINES_PER_GROUP: Final = 1024
 SLOW_PAUSE_S: Final = 0.02
 CHANGE_WAIT_S: Final = 15.0
 RESTART_WAIT_S: Final = 30.0
+
+
+LINE_BYTES_MAX: Final = 1024 * 1024
+"""Maximum size of a line; longer lines become several entries."""
+
+
+class DemoSource:
+    """Some files, read one after the other as lines, with the count and hash of the bytes read so
+    far.
+    """
+
+    def __init__(self, name: str, paths: list[Path]) -> None:
+        self.name = name
+        self._paths = paths
+        self._hash = hashlib.sha256()
+        self.total_bytes = sum(path.stat().st_size for path in paths)
+        self.read_bytes = 0
+        self.line_count = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield every line with its newline; together the lines are the files' bytes."""
+        for path in self._paths:
+            with path.open("rb") as file:
+                while line := file.readline(LINE_BYTES_MAX):
+                    self._hash.update(line)
+                    self.read_bytes += len(line)
+                    self.line_count += 1
+                    yield line
+
+    @property
+    def share_read(self) -> float:
+        """Share of the bytes read so far, from 0 to 1."""
+        return self.read_bytes / self.total_bytes if self.total_bytes else 1.0
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the bytes read so far."""
+        return self._hash.hexdigest()
+
+
+def open_source(file: str | None) -> DemoSource:
+    """Return the given file, or the complete standard library of this Python. Raises UsageError."""
+    if file is not None:
+        path = Path(file)
+        if not path.is_file():
+            raise UsageError(
+                f"{file} is not a file that can be read", try_next="quire demo (without --file)"
+            )
+        return DemoSource(path.name, [path])
+    library = Path(sysconfig.get_path("stdlib"))
+    outside = ("site-packages", "dist-packages")
+    paths = sorted(
+        path
+        for path in library.rglob("*.py")
+        if path.is_file() and not any(name in path.parts for name in outside)
+    )
+    if not paths:
+        raise UsageError(
+            f"there is no source text of the standard library in {library}",
+            try_next="quire demo --file FILE",
+        )
+    return DemoSource(f"the standard library of Python, {len(paths)} files", paths)
+
+
+FRAGMENTS_SHOWN_MAX: Final = 8
+PLAIN_EVERY_TH_STATUS: Final = 4
+BAR_CELLS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentLine:
+    """Shown fields of a fragment; `last_entry_id` is None while the fragment grows."""
+
+    first_entry_id: int
+    last_entry_id: int | None
+    ensemble: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStatus:
+    """Shown state of a running append."""
+
+    share_done: float
+    entries_per_s: float
+    lac: int
+    fragments: Sequence[FragmentLine]
+    bookies: Sequence[tuple[str, str]]
+    """Pairs (id, state)."""
+
+
+def view_for(stream: TextIO) -> "DemoView":
+    """Return the view for a terminal, or for another stream."""
+    if stream.isatty():
+        with contextlib.suppress(ModuleNotFoundError):
+            return LiveView(stream)
+    return PlainView(stream)
+
+
+class PlainView:
+    """View that prints everything as lines."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._statuses_seen = 0
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        print(text, file=self._stream, flush=True)
+
+    def show(self, status: DemoStatus) -> None:
+        """Print a line at intervals."""
+        self._statuses_seen += 1
+        if self._statuses_seen % PLAIN_EVERY_TH_STATUS == 0:
+            self.say("    " + describe_status(status))
+
+    def rest(self) -> None:
+        """Do nothing."""
+
+
+class LiveView:
+    """View that keeps a panel below the printed steps; needs rich."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+
+        self._console = Console(file=stream, highlight=False)
+        self._live: Live | None = None
+
+    def say(self, text: str) -> None:
+        """Print one line above the panel."""
+        self._console.print(text, markup=False)
+
+    def show(self, status: DemoStatus) -> None:
+        """Draw the panel again."""
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(_panel(status), refresh=True)
+
+    def rest(self) -> None:
+        """Remove the panel."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+DemoView = PlainView | LiveView
+
+
+def describe_status(status: DemoStatus) -> str:
+    """Return a status as one line."""
+    current = ", ".join(status.fragments[-1].ensemble) if status.fragments else "-"
+    return (
+        f"{status.share_done:4.0%}  {status.entries_per_s:>9,.0f} entries/s  LAC {status.lac:,}  "
+        f"ensemble {current}  fragments {len(status.fragments)}"
+    )
+
+
+def describe_fragment(fragment: FragmentLine) -> str:
+    """Return a fragment as one line."""
+    first, last = fragment.first_entry_id, fragment.last_entry_id
+    end = "..." if last is None else "(none)" if last < first else f"{last:,}"
+    return f"entries {first:>9,} - {end:<9}  on {', '.join(fragment.ensemble)}"
+
+
+def _panel(status: DemoStatus) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    done = round(status.share_done * BAR_CELLS)
+    bar = Text("#" * done, style="green") + Text("." * (BAR_CELLS - done), style="dim")
+    colours = {"up": "green", "killed": "red", "paused": "yellow", "restarting": "cyan"}
+    bookies = Text("  ").join(
+        Text(f"{bookie_id} ({state})", style=colours.get(state, ""))
+        for bookie_id, state in status.bookies
+    )
+    table = Table.grid(padding=(0, 2))
+    table.add_row("progress", bar + Text(f" {status.share_done:.0%}"))
+    table.add_row("rate", f"{status.entries_per_s:,.0f} entries/s")
+    table.add_row("LAC", f"{status.lac:,}")
+    table.add_row("bookies", bookies)
+    for fragment in status.fragments[-FRAGMENTS_SHOWN_MAX:]:
+        table.add_row("fragment", describe_fragment(fragment))
+    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +490,90 @@ async def _until(holds: Callable[[], bool]) -> bool:
     while not holds() and loop.time() < deadline:  # noqa: ASYNC110  no event exists
         await asyncio.sleep(POLL_INTERVAL_S)
     return holds()
+
+
+LIVE_ENTRIES: Final = 200
+"""Number of entries that the first writer has confirmed before the takeover."""
+REFUSAL_WAIT_S: Final = 20.0
+
+
+class Checks(Protocol):
+    """Recorder of claims and whether they are true."""
+
+    def __call__(self, claim: str, seen: str, *, holds: bool) -> None:
+        """Record one claim."""
+
+
+@dataclass(slots=True)
+class _FirstWriter:
+    """Results that the first writer received."""
+
+    confirmed: dict[int, bytes] = field(default_factory=dict)
+    refusal: LedgerError | None = None
+    is_under_way: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def take_over(metadata_uri: str, view: DemoView, check: Checks) -> None:
+    """Append with one client, recover its ledger with another; check the results of both."""
+    first = _FirstWriter()
+    async with LedgerClient(metadata_uri) as owner, LedgerClient(metadata_uri) as successor:
+        ledger = await owner.create_ledger(QUORUM)
+        view.say(f"A first client appends to ledger {ledger.id}, without end.")
+        appending = asyncio.create_task(_append_until_refused(ledger, first))
+        try:
+            await first.is_under_way.wait()
+            view.say("A second client takes the ledger over: it fences, recovers and closes it.")
+            info = await successor.recover_ledger(ledger.id)
+            await asyncio.wait_for(appending, REFUSAL_WAIT_S)
+        finally:
+            await cancel_and_wait(appending)
+            await _close_quietly(ledger)
+        last = -1 if info.last_entry_id is None else info.last_entry_id
+        view.say(f"    closed at entry {last:,} by the second client")
+        view.say(f"    the first client received: {first.refusal}")
+        check(
+            "the first writer was refused after the takeover",
+            type(first.refusal).__name__,
+            holds=type(first.refusal).__name__ == "LedgerFencedError",
+        )
+        lost = [i for i in first.confirmed if i > last]
+        differing = await _differing(successor, ledger.id, last, first.confirmed)
+        check(
+            "every entry that the first writer had confirmed is in the closed ledger",
+            f"{len(first.confirmed):,} confirmed, {len(lost)} lost, {differing} changed",
+            holds=info.is_closed and not lost and not differing,
+        )
+
+
+async def _append_until_refused(ledger: LedgerWriter, first: _FirstWriter) -> None:
+    number = 0
+    while True:
+        data = f"order {number}".encode()
+        try:
+            first.confirmed[await ledger.append(data)] = data
+        except LedgerError as error:
+            first.refusal = error
+            first.is_under_way.set()
+            return
+        number += 1
+        if number == LIVE_ENTRIES:
+            first.is_under_way.set()
+
+
+async def _differing(
+    client: LedgerClient, ledger_id: int, last: int, confirmed: dict[int, bytes]
+) -> int:
+    if last < 0:
+        return 0
+    count = 0
+    async with client.open_ledger(ledger_id) as reader:
+        async for batch in reader.read(0, last):
+            count += sum(confirmed.get(e.id, e.data) != e.data for e in batch)
+    return count
+
+
+async def _close_quietly(ledger: LedgerWriter) -> None:
+    try:
+        await ledger.abort()
+    except LedgerError:
+        return  # refused: the refusal is already recorded

@@ -13,9 +13,10 @@ from benchmarks.fleet.configurations import BY_NAME
 from benchmarks.fleet.results import FigureSpread, RunFigures, assumed, fault_counts, spread
 from benchmarks.fleet.running import run_all
 from quire.cli.command_line import add_shared_options, chosen, positive
-from quire.cli.output import Json, Output, Row
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
+from quire.operate.fields import Json, Row
 
 SEEDS_DEFAULT: Final = 2
 COLUMNS: Final = (

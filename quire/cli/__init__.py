@@ -1,11 +1,9 @@
 """The `quire` command: one module per noun, imported only when its noun is given.
 
 - `main`: finds the noun, runs the verb, returns the exit status.
-- `command_line`: nouns and verbs for argparse, with shared options.
+- `command_line`: nouns and verbs for argparse, with shared options and types of arguments.
 - `output`: tables for people, JSON for programs.
-- `fields`: fields of a row as people read them.
-- `as_json`: metadata as JSON.
-- `progress`: progress of long work.
+- `progress`: progress of long work, such as a pass over all ledgers.
 - `standard_input`: standard input, cut into entries.
 - `server_options`: one flag for each option of a server.
 - `tls`: certificates for development.
@@ -18,12 +16,10 @@
 - `cluster`: `quire cluster`.
 - `cluster_loss`: `quire cluster if-lost`.
 - `cluster_version`: `quire cluster version`.
-- `ledger_reading`: metadata of every ledger, with progress.
 - `config`: `quire config`.
 - `config_lines`: lines of a configuration file, for errors about its options.
 - `spark`: `quire spark`.
 - `bench`: `quire bench compare` and `report`.
-- `quantities`: sizes, rates, durations and times as people write and read them.
 - `bookie/`: `quire bookie`.
 - `repair/`: `quire repair`.
 - `metadata/`: `quire metadata`.

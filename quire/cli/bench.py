@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quire.cli.command_line import Noun, chosen, positive
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
+from quire.operate.fields import Json
 
 if TYPE_CHECKING:
     from quire.bench.compare.comparison import Comparison

@@ -12,9 +12,10 @@ from typing import Final
 from ledger_client.cluster_access import open_cluster
 from metadata.registry.cluster import create_cluster
 from quire.cli.command_line import Noun, later, metadata_address
-from quire.cli.ledger_reading import each_ledger
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
+from quire.cli.progress import each_ledger
 from quire.errors import ExitCode
+from quire.operate.fields import Json
 from quire.operate.findings import EXAMPLES_MAX, LedgerFinding, by_advice
 from quire.operate.health import Health, check_health, health_as_json
 

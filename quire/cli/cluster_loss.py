@@ -13,12 +13,13 @@ from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.command_line import metadata_address
-from quire.cli.ledger_reading import each_ledger
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
+from quire.cli.progress import each_ledger
 from quire.errors import ExitCode
+from quire.operate.bookie_changes import NoSuchBookieError
 from quire.operate.copy_counts import Loss, fewest_copies, loss_of
+from quire.operate.fields import Json
 
 LEDGERS_SHOWN_MAX: Final = 100
 DATA_AT_RISK: Final = (Loss.UNREADABLE, Loss.MAY_BE_UNREADABLE)

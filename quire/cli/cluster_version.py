@@ -10,8 +10,9 @@ from metadata.brokers.broker_registration import BrokerRegistration
 from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.registry.registration import BookieRegistration
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.errors import ExitCode
+from quire.operate.fields import Json
 from quire.operate.server_versions import ServerVersion, oldest_build, upgrade_sentence
 
 API_SHOWN = "Fetch"

@@ -6,14 +6,31 @@ Leaves the work of each verb to its handler.
 import argparse
 import importlib
 import os
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Final
 
 from quire.cli.output import Output
 from quire.errors import NeedsConsentError, UsageError
+from quire.operate.fields import DAY_S, HOUR_S, MINUTE_S
 from quire.server.overriding import override
 
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
+_BYTES: Final = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_SECONDS: Final = {"": 1, "s": 1, "m": MINUTE_S, "min": MINUTE_S, "h": HOUR_S, "d": DAY_S}
+UNLIMITED: Final = "unlimited"
 
 Handler = Callable[[argparse.Namespace, Output], int | Coroutine[None, None, int]]
 
@@ -197,3 +214,35 @@ def ledger_id(text: str) -> int:
     if not (text.isdecimal() and is_ledger_id(int(text))):
         raise argparse.ArgumentTypeError(f"{text!r} is not a ledger id: use a number below 2^63")
     return int(text)
+
+
+def byte_rate(text: str) -> int:
+    """Read bytes per second: `50MB/s`, `1.5MiB/s`, `4000`, or `unlimited`, which is 0."""
+    if text == UNLIMITED:
+        return 0
+    rate = _quantity(text.removesuffix("/s"), _BYTES)
+    if rate is None or rate < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a rate: use a number with B, kB, MB, GB, KiB, MiB or GiB, such as "
+            f"50MB/s, or {UNLIMITED}"
+        )
+    return rate
+
+
+def duration_s(text: str) -> int:
+    """Read a duration of at least 1 s: `90`, `90s`, `30m`, `2h`, `1d`."""
+    seconds = _quantity(text, _SECONDS)
+    if seconds is None or seconds < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a duration: use a number with s, m, h or d, such as 30m"
+        )
+    return seconds
+
+
+def _quantity(text: str, units: dict[str, int]) -> int | None:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        return None
+    number, unit = match.groups()
+    factor = units.get(unit.lower())
+    return None if factor is None else round(float(number) * factor)

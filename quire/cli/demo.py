@@ -8,9 +8,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from quire.cli.command_line import lone_command
-from quire.cli.output import Json, Output
-from quire.cli.quantities import describe_bytes
+from quire.cli.output import Output
 from quire.errors import ExitCode
+from quire.operate.fields import Json, describe_bytes
 
 if TYPE_CHECKING:
     from quire.demo import DemoReport
@@ -31,13 +31,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def _run(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.demo import BOOKIES, Demo
-    from quire.demo_source import open_source
-    from quire.demo_view import view_for
+    from quire.demo import BOOKIES, Demo, open_source, view_for
     from quire.local_cluster import LocalCluster
 
     source = open_source(arguments.file)
-    view = view_for(output)
+    view = view_for(output.remarks)
     loop = asyncio.get_running_loop()
     started = loop.time()
     view.say(f"Starting ZooKeeper and {BOOKIES} bookies, each as a separate process.")

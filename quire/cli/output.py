@@ -1,21 +1,19 @@
 """Output of commands: tables for people, one JSON document for programs.
 
-Leaves the content to the commands, and fields as people read them to `quire.cli.fields`. Results go
-to the standard output, everything else to the standard error, so that pipes carry only results.
+Leaves the content to the commands, and fields as people read them to `quire.operate.fields`.
+Results go to the standard output, everything else to the standard error, so that pipes carry only
+results.
 
 Invariants: with `-o json` the standard output holds one JSON document, or one per line for commands
 that document it; only output to a terminal is coloured.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from quire.cli.fields import describe_field, heading
-
-Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
-Row = Mapping[str, Json]
+from quire.operate.fields import Json, Row, describe_field, heading
 
 ROWS_MEASURED_MAX: Final = 500
 """Number of rows of a table that are held back to find its column widths; later rows are printed at

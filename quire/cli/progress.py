@@ -4,9 +4,14 @@ Leaves the counting to the command. Time is that of the running event loop.
 """
 
 import asyncio
-from typing import Final, Self
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final, Self
 
 from quire.cli.output import Output
+
+if TYPE_CHECKING:
+    from ledger_client.cluster_access import Cluster
+    from quire.operate.ledger_pass import Read
 
 BAR_CELLS: Final = 28
 MOVING_INTERVAL_S: Final = 0.1
@@ -66,3 +71,14 @@ def describe_progress(done: int, total: int | None, elapsed_s: float, unit: str)
     share = min(1.0, done / total)
     cells = "#" * round(share * BAR_CELLS)
     return f"[{cells:.<{BAR_CELLS}}] {share:4.0%}  {done:,}/{total:,} {unit}  {rate}"
+
+
+async def each_ledger(cluster: "Cluster", output: Output) -> AsyncIterator["Read"]:
+    """Yield each ledger's metadata, or the error of a record that cannot be read, and show the
+    progress. Skips ledgers that are deleted meanwhile.
+    """
+    from quire.operate.ledger_pass import LedgerPass
+
+    with Progress(output, "checked", "ledgers") as progress:
+        async for each in LedgerPass(cluster, on_read=progress.advance):
+            yield each

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from quire.cli.command_line import Noun, ledger_id, metadata_address
 from quire.cli.ledger.ledger_options import password_of
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode
+from quire.operate.fields import Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 from metadata.cancelling import cancel_and_wait
 from quire.cli.command_line import METADATA_VARIABLE, lone_command, not_negative, positive
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.errors import ExitCode
+from quire.operate.fields import Json
 
 if TYPE_CHECKING:
     from quire.local.local_bookie import LocalBookie

@@ -12,7 +12,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from quire.identity.client_file import ClientFile
-from quire.operate.admin_api import AdminSilentError, Json, get_json, get_text
+from quire.operate.admin_api import AdminSilentError, get_json, get_text
+from quire.operate.fields import Json
 
 SILENT_S: Final = 10.0
 

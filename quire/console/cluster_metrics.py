@@ -20,15 +20,14 @@ from prometheus_client.registry import Collector
 
 from ledger_client.cluster_access import Cluster
 from metadata.errors import MetadataError
-from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.paths import BROKERS, CONTROLLER
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.store.interface import find
-from quire.cli.repair.repair_status import read_summary
 from quire.console.survey import Survey, Surveyed
+from quire.operate.as_json import DOWN, READ_ONLY, UP, state_of
 from quire.operate.health import Health
-from quire.operate.repair_summary import URGENCY_TEXTS, RepairSummary
+from quire.operate.repair_summary import URGENCY_TEXTS, RepairSummary, read_summary
 from quire.server.overriding import override
 
 PREFIX: Final = "quire_cluster"
@@ -36,9 +35,9 @@ READ_S_MAX: Final = 5.0
 COPIES_SHOWN_MAX: Final = 3
 """Number of certain copies from which on ledgers are counted together."""
 STATES: Final = (
-    "up",
-    "read-only",
-    "down",
+    UP,
+    READ_ONLY,
+    DOWN,
     *(str(e) for e in Lifecycle if e is not Lifecycle.ACTIVE),
 )
 """States of a bookie: how it is registered if it is active, otherwise its lifecycle."""
@@ -140,18 +139,9 @@ def bookies_by_state(health: Health) -> dict[str, int]:
     """Return the number of bookies in each state; removed ones do not count as down."""
     found = dict.fromkeys(STATES, 0)
     for each in {*health.known, *health.up}:
-        found[_state_of(each, health)] += 1
+        lifecycle = health.states.get(each, UNCHANGED).state
+        found[state_of(health.up.get(each), lifecycle)] += 1
     return found
-
-
-def _state_of(bookie_id: BookieId, health: Health) -> str:
-    lifecycle = health.states.get(bookie_id, UNCHANGED).state
-    if lifecycle is not Lifecycle.ACTIVE:
-        return str(lifecycle)
-    registration = health.up.get(bookie_id)
-    if registration is None:
-        return "down"
-    return "up" if registration.writable else "read-only"
 
 
 def ledgers_by_copies(certain: Counter[int]) -> dict[str, int]:

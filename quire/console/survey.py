@@ -1,11 +1,10 @@
 """Checks of the complete cluster in the background, so that no page waits for one.
 
-Leaves the check to `quire.operate.health`, and which copies would be lost to
-`quire.operate.copy_counts`.
+Leaves the check to `quire.operate.health`, reading all ledgers to `quire.operate.ledger_pass`, and
+which copies would be lost to `quire.operate.copy_counts`.
 
-Invariants: one check runs at a time, and reads at most READS_AT_ONCE ledgers at once; after each
-one there is a pause of at least REST times its length; a check that fails leaves the last result,
-with its age.
+Invariants: one check runs at a time; after each one there is a pause of at least REST times its
+length; a check that fails leaves the last result, with its age.
 """
 
 import asyncio
@@ -15,20 +14,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client.cluster_access import Cluster
-from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
-from metadata.ids import BookieId, LedgerId
+from metadata.errors import MetadataError, MetadataFormatError
+from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.operate.copy_counts import Loss, WriteSet, fewest_copies_of, loss_of, write_sets
 from quire.operate.health import Health, check_health
+from quire.operate.ledger_pass import LedgerPass, Read
 from quire.server.server_log import ServerLog
 
-READS_AT_ONCE: Final = 64
 REST: Final = 4.0
 RETRY_S: Final = 5.0
 SHAPES_MAX: Final = 200_000
 """Maximum number of different sets of bookies that are remembered for what a loss would take."""
-
-Read = tuple[LedgerId, LedgerMetadata | MetadataFormatError]
 
 
 @dataclass(slots=True)
@@ -119,31 +116,10 @@ class Survey:
         return Surveyed(health, shapes, began_s, self._now())
 
     async def _each_ledger(self, shapes: Shapes) -> AsyncIterator[Read]:
-        group: list[LedgerId] = []
-        async for ledger_id in self._cluster.ledgers.list_ledger_ids():
-            group.append(ledger_id)
-            if len(group) == READS_AT_ONCE:
-                for each in await self._read(group, shapes):
-                    yield each
-                group.clear()
-        for each in await self._read(group, shapes):
+        async for each in LedgerPass(self._cluster, on_read=self._count):
+            if not isinstance(each[1], MetadataFormatError):
+                shapes.add(each[1])
             yield each
 
-    async def _read(self, group: list[LedgerId], shapes: Shapes) -> list[Read]:
-        found: list[Read] = []
-        reads = [self._cluster.ledgers.get(each) for each in group]
-        for ledger_id, answer in zip(
-            group, await asyncio.gather(*reads, return_exceptions=True), strict=True
-        ):
-            match answer:
-                case NodeNotFoundError():
-                    continue  # deleted meanwhile
-                case MetadataFormatError():
-                    found.append((ledger_id, answer))
-                case BaseException():
-                    raise answer
-                case (ledger, _):
-                    shapes.add(ledger)
-                    found.append((ledger_id, ledger))
-        self.ledgers_read += len(group)
-        return found
+    def _count(self, ledgers: int) -> None:
+        self.ledgers_read += ledgers

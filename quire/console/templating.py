@@ -17,8 +17,13 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from quire.cli.fields import describe_field, heading
-from quire.cli.quantities import describe_bytes, describe_duration, describe_time
+from quire.operate.fields import (
+    describe_bytes,
+    describe_duration,
+    describe_field,
+    describe_time,
+    heading,
+)
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"

@@ -2,6 +2,8 @@
 
 Leaves questions and formats to `quire.cli` and `quire.console`.
 
+- `fields`: values as JSON, and fields as people read them.
+- `as_json`: records of the metadata as JSON.
 - `admin_api`: calls to a bookie's admin server.
 - `bookie_group`: several bookies of one machine, started again when they end.
 - `bookie_check`: reads the log of a stopped bookie, and reports damage.
@@ -10,11 +12,16 @@ Leaves questions and formats to `quire.cli` and `quire.console`.
 - `findings`: problems that a check found, and groups of ledgers with the same one.
 - `copy_counts`: copies that remain while some bookies are down.
 - `unknown_holdings`: what bookies hold and the metadata does not know.
+- `ledger_pass`: one pass over the metadata of all ledgers.
+- `bookie_changes`: changes of bookies, with the checks before them.
 - `drain_plan`: what draining a bookie would move.
 - `repair_explanation`: what a ledger lacks, and why it is not repaired yet.
 - `damaged_parts`: damaged entries of a ledger, and whether each needs a repair.
 - `scrub_summary`: state of each bookie's scrub.
 - `repair_summary`: state of repair in one sentence, and its figures.
+- `repair_jobs`: published jobs, and jobs that an operator publishes.
+- `brokers`: access to the brokers of a cluster.
+- `topics`: topics, their partitions, leaders and offsets.
 - `claims`: a ledger that one process creates and another fills.
 - `ledger_file`: a ledger as one file, for export and import.
 - `pipelined_append`: groups of entries without waiting for each.

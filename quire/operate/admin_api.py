@@ -10,12 +10,12 @@ this address, or to a port of this machine if the client's file allows it.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from quire.identity.client_file import NO_IDENTITY, ClientFile
 from quire.identity.tls import TlsFiles, client_context
+from quire.operate.fields import Json
 from quire.server.security_options import is_loopback
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -24,8 +24,6 @@ HTTP_OK: Final = 200
 HTTP_REFUSED: Final = (401, 403)
 HTTP_NOT_FOUND: Final = 404
 SCHEMES: Final = ("http", "https")
-
-Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 
 class AdminApiError(Exception):

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from quire.cli.output import Json
 from quire.errors import UsageError
+from quire.operate.fields import Json
 
 PART_BYTES_MAX: Final = 8 * 1024 * 1024
 BYTES_MAX: Final = 64 * 1024 * 1024

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from metadata.ids import BookieId, LedgerId
-from quire.cli.output import Json
+from quire.operate.fields import Json
 
 EXAMPLES_MAX: Final = 3
 NAMES_SHOWN_MAX: Final = 10

@@ -19,7 +19,6 @@ from metadata.repair.auditor_election import read_auditor_id
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.restore.restore_record import is_unaccepted
-from quire.cli.output import Json
 from quire.operate.assessment import (
     CHECK,
     NO_REPAIR,
@@ -35,6 +34,7 @@ from quire.operate.assessment import (
     state_findings,
 )
 from quire.operate.copy_counts import bookies_with_entries, fewest_copies
+from quire.operate.fields import Json
 from quire.operate.findings import Finding, LedgerFinding, LedgerGroups, LedgerSample
 
 UNREADABLE: Final = "the metadata cannot be read"

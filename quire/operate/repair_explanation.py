@@ -1,25 +1,32 @@
-"""What each fragment of a ledger lacks, and why it is not repaired yet. Pure.
+"""What each fragment of a ledger lacks, and why it is not repaired yet.
 
-Leaves reading the metadata to the command, what a ledger needs to `quire.repair.needs`, and which
-damaged entries need a repair to `quire.operate.damaged_parts`.
+Leaves what a ledger needs to `quire.repair.needs`, and which damaged entries need a repair to
+`quire.operate.damaged_parts`.
 
 Source: protocol rules 9.1, 9.3 and 9.12; docs/repair.md.
 """
 
+import contextlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ledger_client.cluster_access import Cluster
+from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from metadata.repair.claims import Claim
-from metadata.repair.job_store import JOBS_MAX
+from metadata.repair.auditor_election import read_auditor_id
+from metadata.repair.claims import Claim, ClaimStore
+from metadata.repair.job_store import JOBS_MAX, JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
+from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.scrub import ScrubRecord
+from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings import RepairSettings
-from quire.cli.output import Json
+from metadata.repair.settings_store import RepairSettingsStore
 from quire.operate.damaged_parts import DamagedPart, Unrepaired, damaged_parts
+from quire.operate.fields import Json
 from quire.operate.repair_summary import copied_text, urgency_text
 from quire.repair.bad_entries import BadEntries
 from quire.repair.needs import (
@@ -218,3 +225,27 @@ class Explanation:
 def job_of(published: Sequence[JobName], ledger_id: LedgerId) -> JobName | None:
     """Return the first job of a ledger."""
     return next((each for each in published if each.ledger_id == ledger_id), None)
+
+
+async def read_explanation(cluster: Cluster, ledger: LedgerMetadata, now_ms: int) -> Explanation:
+    """Read what the explanation of one ledger needs. Raises MetadataError."""
+    store, rng, ledger_id = cluster.store, cluster.rng, ledger.ledger_id
+    jobs = JobStore(store, rng)
+    published = await jobs.published()
+    name, job = job_of(published, ledger_id), None
+    if name is not None:
+        with contextlib.suppress(NodeNotFoundError):  # a worker has just done it
+            job, _ = await jobs.get(name)
+    claims = await ClaimStore(store, rng).get_all()
+    return Explanation(
+        ledger=ledger,
+        up=dict(cluster.directory.bookies),
+        lifecycles=await LifecycleStore(store, rng).get_all(),
+        scrubs=await ScrubStore(store, rng).get_all(),
+        settings=await RepairSettingsStore(store, rng).get(),
+        auditor_id=await read_auditor_id(store),
+        published=published,
+        job=job,
+        claim=next((each for each in claims if each.ledger_id == ledger_id), None),
+        now_ms=now_ms,
+    )

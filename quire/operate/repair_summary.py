@@ -1,6 +1,6 @@
-"""Summary of repair for operators: one sentence, and all figures. Pure.
+"""Summary of repair for operators: one sentence, and all figures.
 
-Leaves reading the metadata to the commands, and what is left to repair to the auditor.
+Leaves what is left to repair to the auditor.
 
 Source: protocol rule 9.3; docs/repair.md.
 """
@@ -9,18 +9,25 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from ledger_client.cluster_access import Cluster, wall_clock_ms
 from metadata.ids import BookieId, LedgerId
-from metadata.repair.claims import Claim
+from metadata.paths import REPAIR_WORKERS
+from metadata.repair.auditor_election import read_auditor_id
+from metadata.repair.claims import Claim, ClaimStore
+from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import JobName
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
+from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.scrub import ScrubRecord
+from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings import RepairSettings
+from metadata.repair.settings_store import RepairSettingsStore
 from metadata.repair.status import BLOCKED_REASONS_MAX, RepairStatus
-from quire.cli.output import Json
-from quire.cli.quantities import describe_bytes, describe_duration
+from metadata.repair.status_store import StatusStore
 from quire.operate.assessment import IF_GONE, START, next_step
+from quire.operate.fields import Json, describe_bytes, describe_duration
 from quire.operate.findings import names
 from quire.operate.scrub_summary import scrubs_as_json
 from quire.repair.needs import RepairClass
@@ -39,6 +46,29 @@ REASONS_SHOWN_MAX: Final = 3
 NAMES_SHOWN_MAX: Final = 3
 STATUS_AGE_MS_MAX: Final = 180_000
 """Age from which on a summary is old: the auditor writes it each minute at least."""
+
+
+class Table(NamedTuple):
+    """A table of the summary."""
+
+    name: str
+    """Field of `RepairSummary.as_json` with its rows."""
+    title: str
+    columns: tuple[str, ...]
+
+
+TABLES: Final = (
+    Table("classes", "Left to repair", ("class", "what", "ledgers", "bytes")),
+    Table("blocked", "Blocked", ("ledgers", "reason")),
+    Table(
+        "claims",
+        "Under way",
+        ("ledger", "worker", "target", "copied_bytes", "total_bytes", "percent", "for_s"),
+    ),
+    Table("away", "Away", ("id", "lost_in_s", "next")),
+    Table("bookies", "Bookies that leave or are lost", ("id", "lifecycle", "reason", "next")),
+    Table("scrubs", "Scrubs", ("id", "scrub", "checked_bytes", "bad_entries")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +339,21 @@ def _lost_text(status: RepairStatus) -> str:
 
 def _count(ledgers: int) -> str:
     return "1 ledger" if ledgers == 1 else f"{ledgers} ledgers"
+
+
+async def read_summary(cluster: Cluster) -> RepairSummary:
+    """Read everything that the metadata says about repair."""
+    store, rng = cluster.store, cluster.rng
+    known = await cluster.cookies.list_bookie_ids()
+    return RepairSummary(
+        now_ms=wall_clock_ms(),
+        settings=await RepairSettingsStore(store, rng).get(),
+        auditor_id=await read_auditor_id(store),
+        status=await StatusStore(store, rng).get(),
+        workers=await store.children(REPAIR_WORKERS, fresh=True),
+        published=await JobStore(store, rng).published(),
+        claims=await ClaimStore(store, rng).get_all(),
+        not_up=[each for each in known if each not in cluster.directory.bookies],
+        lifecycles=await LifecycleStore(store, rng).get_all(),
+        scrubs=await ScrubStore(store, rng).get_all(),
+    )

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from metadata.ids import BookieId
 from metadata.repair.scrub import ScrubRecord
 from metadata.repair.settings import RepairSettings
-from quire.cli.output import Json
-from quire.cli.quantities import describe_duration
+from quire.operate.fields import Json, describe_duration
 
 
 def scrubs_as_json(

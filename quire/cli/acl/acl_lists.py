@@ -23,8 +23,9 @@ from metadata.security.acls import (
     check_binding,
 )
 from quire.cli.command_line import metadata_address, require_consent
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.errors import ExitCode, UsageError
+from quire.operate.fields import Row
 
 COLUMNS = ("resource", "pattern", "name", "permission", "principal", "host", "operation")
 

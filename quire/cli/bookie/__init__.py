@@ -4,7 +4,6 @@
 - `bookie_server`: `format`, `run` and `check`.
 - `bookie_registry`: `list`, `info`, `readonly` and `accept-metadata`.
 - `bookie_lifecycle`: `drain`, `undrain` and `remove`.
-- `lifecycle_changes`: changes of bookies' states, for commands and the console.
 - `bookie_replica`: `entry` and `compare`.
 - `bookie_offline`: `segments`, `dump` and `rebuild-index`.
 """

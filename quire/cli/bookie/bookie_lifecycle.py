@@ -14,7 +14,11 @@ from typing import Final
 from ledger_client.cluster_access import open_cluster
 from metadata.ids import BookieId
 from metadata.repair.lifecycle import Lifecycle
-from quire.cli.bookie.lifecycle_changes import (
+from quire.cli.command_line import metadata_address
+from quire.cli.output import Output
+from quire.cli.progress import each_ledger
+from quire.errors import ExitCode
+from quire.operate.bookie_changes import (
     DrainForecast,
     Naming,
     Records,
@@ -25,11 +29,8 @@ from quire.cli.bookie.lifecycle_changes import (
     remove_all,
     require_allowed,
 )
-from quire.cli.command_line import metadata_address
-from quire.cli.ledger_reading import each_ledger
-from quire.cli.output import Json, Output
-from quire.errors import ExitCode
 from quire.operate.drain_plan import TargetLoad
+from quire.operate.fields import Json
 
 REMOVAL_COLUMNS: Final = ("id", "lifecycle", "ledgers_naming_it", "first_ledgers", "is_removable")
 

@@ -14,7 +14,7 @@ from bookie.errors import BookieError, DirectoryLockedError
 from bookie.files.disk_real import RealDisk
 from bookie.log.segments import DIRECTORY, parse_name
 from bookie.log.start_file import StartFiles
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.offline.dump import DAMAGE, DumpedRecord, dump_records
@@ -22,6 +22,7 @@ from quire.offline.index_rebuild import IndexUnprovenError, rebuild_index
 from quire.offline.index_swap import remove_unfinished, swap_index
 from quire.offline.segment_report import report_segments
 from quire.offline.stopped import has_index, open_directory
+from quire.operate.fields import Json
 
 SEGMENT_COLUMNS: Final = (
     "segment",

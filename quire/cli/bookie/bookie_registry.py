@@ -5,7 +5,6 @@ server.
 """
 
 import argparse
-from collections.abc import Mapping
 
 from ledger_client.cluster_access import Cluster, identity_of, open_cluster
 from metadata.errors import MetadataFormatError
@@ -14,14 +13,14 @@ from metadata.registry.positions import PositionStore
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Json, Output
-from quire.cli.quantities import describe_time
-from quire.errors import CommandError, ExitCode
-from quire.identity.client_file import ClientFile
-from quire.operate.admin_api import AdminApiError, AdminRefusedError, get_json, post_json
+from quire.cli.output import Output
+from quire.errors import ExitCode
+from quire.operate.admin_api import AdminApiError, get_json
+from quire.operate.as_json import DOWN, registration_as_json
 from quire.operate.assessment import next_step
+from quire.operate.bookie_changes import NoSuchBookieError, request_change
+from quire.operate.fields import Json, describe_time
 
 COLUMNS = (
     "id",
@@ -37,24 +36,6 @@ COLUMNS = (
 )
 
 
-class NoSuchBookieError(CommandError):
-    """No bookie has this id."""
-
-    code = ExitCode.NOT_FOUND
-
-    def __init__(self, bookie_id: str) -> None:
-        super().__init__(
-            f"this cluster has no bookie {bookie_id}: check the id, and the cluster's address",
-            try_next="quire bookie list",
-        )
-
-
-class BookieDownError(CommandError):
-    """The bookie, or its admin server, cannot be reached now."""
-
-    code = ExitCode.UNAVAILABLE
-
-
 async def list_all(arguments: argparse.Namespace, output: Output) -> int:
     """List every bookie that was formatted, also those that were removed."""
     async with open_cluster(metadata_address(arguments)) as cluster:
@@ -66,7 +47,7 @@ async def list_all(arguments: argparse.Namespace, output: Output) -> int:
                 registration = up.get(bookie_id)
                 lifecycle = str(states.get(bookie_id, UNCHANGED).state)
                 if registration is None:
-                    row: dict[str, Json] = {"id": bookie_id, "state": "down"}
+                    row: dict[str, Json] = {"id": bookie_id, "state": DOWN}
                     listing.add(row | {"lifecycle": lifecycle} | await _stop(cluster, bookie_id))
                 else:
                     listing.add(registration_as_json(registration) | {"lifecycle": lifecycle})
@@ -83,7 +64,7 @@ async def info(arguments: argparse.Namespace, output: Output) -> int:
         "next": next_step(BookieId(arguments.bookie), record.state) or None,
     }
     if registration is None:
-        output.record({"id": arguments.bookie, "state": "down"} | stop | lifecycle)
+        output.record({"id": arguments.bookie, "state": DOWN} | stop | lifecycle)
         return ExitCode.FINDINGS
     row = registration_as_json(registration) | lifecycle
     if registration.admin_url:
@@ -115,34 +96,6 @@ async def _request_change(
     answer = await request_change(arguments.bookie, registration, identity, route, body)
     output.record({"id": arguments.bookie, **answer})
     return ExitCode.DONE
-
-
-async def request_change(
-    bookie_id: str,
-    registration: BookieRegistration | None,
-    identity: ClientFile,
-    route: str,
-    body: Mapping[str, bool],
-) -> Mapping[str, Json]:
-    """Ask a bookie's admin server for a change; return its answer. Raises BookieDownError if it is
-    not up or does not answer, CommandError if it refuses.
-    """
-    if registration is None:
-        raise BookieDownError(
-            f"bookie {bookie_id} is not up: only a running bookie can be changed",
-            try_next="quire bookie run --data-dir DIR",
-        )
-    try:
-        answer = await post_json(f"{registration.admin_url}/api/v1/{route}", body, identity)
-    except AdminRefusedError as error:
-        raise CommandError(f"bookie {bookie_id} was not changed: {error}") from error
-    except AdminApiError as error:
-        raise BookieDownError(
-            f"bookie {bookie_id} was not changed: {error}",
-            try_next="run this on the bookie's machine, or start the bookie with an --admin-host "
-            "that can be reached from here",
-        ) from error
-    return answer if isinstance(answer, dict) else {}
 
 
 async def _find(

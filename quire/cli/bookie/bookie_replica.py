@@ -21,12 +21,13 @@ from ledger_client.reading.replica_entry import DigestVerdict, StoredEntry, read
 from ledger_client.reading.replica_reading import ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.cli.as_json import data_as_json
-from quire.cli.bookie.bookie_registry import BookieDownError, NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import password_of
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, UsageError
+from quire.operate.as_json import data_as_json
+from quire.operate.bookie_changes import BookieDownError, NoSuchBookieError
+from quire.operate.fields import Json
 
 COMPARED_COLUMNS: Final = ("first", "last", "entries", "verdict", "finding")
 

@@ -10,8 +10,9 @@ from metadata.security.grant_store import GrantStore
 from metadata.security.ledger_grants import check_principal
 from metadata.security.ledger_roles import LedgerGrant, parse_resource, parse_role
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.errors import ExitCode
+from quire.operate.fields import Row
 
 
 async def add(arguments: argparse.Namespace, output: Output) -> int:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from ledger_client import EntryBatch, LedgerClient, LedgerState
 from metadata.ids import LedgerId
-from quire.cli.as_json import data_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, encryption_of, password_of
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.cli.standard_input import read_blocks, read_lines
 from quire.errors import ExitCode
+from quire.operate.as_json import data_as_json
+from quire.operate.fields import Row
 
 if TYPE_CHECKING:
     from ledger_client import LedgerWriter

@@ -29,12 +29,13 @@ from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import SESSION_TIMEOUT_S, find
-from quire.cli.as_json import lost_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import password_of
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, NeedsConsentError, UsageError
+from quire.operate.as_json import lost_as_json
+from quire.operate.fields import Json
 from quire.repair.losses.acceptance import LossAcceptance, LossParts
 from quire.repair.losses.lost_ranges import LossReport
 from quire.repair.losses.survey import LossSurvey

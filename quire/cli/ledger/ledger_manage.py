@@ -22,11 +22,17 @@ from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import find
-from quire.cli.as_json import encryption_as_json, fragments_as_json, lost_as_json, text_or_base64
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import creation_of, password_of
-from quire.cli.output import Json, Output, Row
+from quire.cli.output import Output
 from quire.errors import ExitCode, NeedsConsentError, UsageError
+from quire.operate.as_json import (
+    encryption_as_json,
+    fragments_as_json,
+    lost_as_json,
+    text_or_base64,
+)
+from quire.operate.fields import Json, Row
 
 UNREADABLE: Final = "unreadable"
 """State, in lists, of a ledger whose record this release cannot read."""

@@ -14,9 +14,10 @@ from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_options import password_of
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import ExitCode
+from quire.operate.fields import Json
 
 
 async def verify(arguments: argparse.Namespace, output: Output) -> int:

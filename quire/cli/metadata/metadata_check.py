@@ -4,17 +4,15 @@ Leaves the checks to `quire.operate.assessment`.
 """
 
 import argparse
-from collections.abc import AsyncIterator
 
-from ledger_client.cluster_access import Cluster, open_cluster
-from metadata.errors import MetadataFormatError, NodeNotFoundError
-from metadata.ids import LedgerId, Version
-from metadata.ledgers.ledger_metadata import LedgerMetadata
+from ledger_client.cluster_access import open_cluster
+from metadata.errors import MetadataFormatError
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Output, Row
-from quire.cli.progress import Progress
+from quire.cli.output import Output
+from quire.cli.progress import each_ledger
 from quire.errors import ExitCode
 from quire.operate.assessment import record_findings
+from quire.operate.fields import Row
 from quire.operate.findings import Finding
 
 
@@ -35,15 +33,13 @@ async def check(arguments: argparse.Namespace, output: Output) -> int:
                 findings.append(
                     Finding(f"bookie {bookie_id}", text, "stop it and check its data_dir")
                 )
-        with Progress(output, "checked", "ledgers") as progress:
-            async for ledger_id, ledger in _ledgers(cluster):
-                count += 1
-                progress.advance(1)
-                if isinstance(ledger, MetadataFormatError):
-                    advice = f"use a newer release, or quire ledger delete {ledger_id}"
-                    findings.append(Finding(f"ledger {ledger_id}", str(ledger), advice))
-                else:
-                    findings += record_findings(ledger[0], formatted)
+        async for ledger_id, ledger in each_ledger(cluster, output):
+            count += 1
+            if isinstance(ledger, MetadataFormatError):
+                advice = f"use a newer release, or quire ledger delete {ledger_id}"
+                findings.append(Finding(f"ledger {ledger_id}", str(ledger), advice))
+            else:
+                findings += record_findings(ledger, formatted)
     rows: list[Row] = [each.as_json() for each in findings]
     if output.as_json:
         output.record({"ledger_count": count, "finding_count": len(rows), "findings": rows})
@@ -54,15 +50,3 @@ async def check(arguments: argparse.Namespace, output: Output) -> int:
                 for row in rows:
                     listing.add(row)
     return ExitCode.FINDINGS if findings else ExitCode.DONE
-
-
-async def _ledgers(
-    cluster: Cluster,
-) -> AsyncIterator[tuple[LedgerId, tuple[LedgerMetadata, Version] | MetadataFormatError]]:
-    async for ledger_id in cluster.ledgers.list_ledger_ids():
-        try:
-            yield ledger_id, await cluster.ledgers.get(ledger_id)
-        except MetadataFormatError as error:
-            yield ledger_id, error
-        except NodeNotFoundError:
-            continue  # deleted since it was listed

@@ -16,11 +16,12 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import DELETION_SHARDS
 from metadata.registry.registration import BookieRegistration
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import ExitCode
 from quire.identity.client_file import ClientFile
-from quire.operate.admin_api import AdminApiError, Json, get_json
+from quire.operate.admin_api import AdminApiError, get_json
+from quire.operate.fields import Json, Row
 from quire.operate.unknown_holdings import Holding, meaning_of
 
 PAGE_LEDGERS: Final = 10_000

@@ -15,10 +15,11 @@ from metadata.registry.cookies import unpack_cookie
 from metadata.restore.dump_contents import DumpedNode, read_contents
 from metadata.restore.dump_file import DumpWriter
 from metadata.topics.topic import unpack_topic
-from quire.cli.as_json import metadata_as_json
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.errors import ExitCode
+from quire.operate.as_json import metadata_as_json
+from quire.operate.fields import Json
 from quire.server.process import build
 
 

@@ -15,11 +15,12 @@ from metadata.security.securing import Outcome, Securing
 from metadata.store.uri import parse_metadata_uri
 from metadata.store.zookeeper.store import open_store
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
 from quire.identity.client_file import zookeeper_access_of
 from quire.identity.zookeeper_access import check_user, digest_identity, read_password
+from quire.operate.fields import Row
 
 CHANGES_SHOWN_MAX: Final = 1_000
 """Maximum number of nodes that one call lists."""

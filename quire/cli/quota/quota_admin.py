@@ -20,8 +20,9 @@ from metadata.security.quotas import (
     entity_of,
 )
 from quire.cli.command_line import metadata_address, require_consent
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.errors import ExitCode
+from quire.operate.fields import Row
 
 COLUMNS = (*(kind.value for kind in EntityType), "key", "value")
 DEFAULT_TEXT = "<default>"

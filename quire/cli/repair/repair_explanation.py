@@ -4,47 +4,14 @@ Leaves the explanation to `quire.operate.repair_explanation`.
 """
 
 import argparse
-import contextlib
 
-from ledger_client.cluster_access import Cluster, open_cluster, read_ledger, wall_clock_ms
-from metadata.errors import NodeNotFoundError
+from ledger_client.cluster_access import open_cluster, read_ledger, wall_clock_ms
 from metadata.ids import LedgerId
-from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.repair.auditor_election import read_auditor_id
-from metadata.repair.claims import ClaimStore
-from metadata.repair.job_store import JobStore
-from metadata.repair.lifecycle_store import LifecycleStore
-from metadata.repair.scrub_store import ScrubStore
-from metadata.repair.settings_store import RepairSettingsStore
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
-from quire.cli.repair.repair_jobs import job_as_json
 from quire.errors import ExitCode
-from quire.operate.repair_explanation import Explanation, job_of
-
-
-async def read_explanation(cluster: Cluster, ledger: LedgerMetadata, now_ms: int) -> Explanation:
-    """Read what the explanation of one ledger needs. Raises MetadataError."""
-    store, rng, ledger_id = cluster.store, cluster.rng, ledger.ledger_id
-    jobs = JobStore(store, rng)
-    published = await jobs.published()
-    name, job = job_of(published, ledger_id), None
-    if name is not None:
-        with contextlib.suppress(NodeNotFoundError):  # a worker has just done it
-            job, _ = await jobs.get(name)
-    claims = await ClaimStore(store, rng).get_all()
-    return Explanation(
-        ledger=ledger,
-        up=dict(cluster.directory.bookies),
-        lifecycles=await LifecycleStore(store, rng).get_all(),
-        scrubs=await ScrubStore(store, rng).get_all(),
-        settings=await RepairSettingsStore(store, rng).get(),
-        auditor_id=await read_auditor_id(store),
-        published=published,
-        job=job,
-        claim=next((each for each in claims if each.ledger_id == ledger_id), None),
-        now_ms=now_ms,
-    )
+from quire.operate.repair_explanation import read_explanation
+from quire.operate.repair_jobs import job_as_json
 
 
 async def explain(arguments: argparse.Namespace, output: Output) -> int:

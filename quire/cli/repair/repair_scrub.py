@@ -12,10 +12,10 @@ from metadata.repair.scrub import NEVER_SCRUBBED
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings import RepairSettings
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode
+from quire.operate.bookie_changes import NoSuchBookieError
 from quire.operate.scrub_summary import scrubs_as_json
 
 COLUMNS = ("id", "scrub", "checked_bytes", "bad_entries", "bad_ranges")

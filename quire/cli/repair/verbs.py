@@ -7,8 +7,7 @@ Leaves the work to `repair_settings`, `repair_status`, `repair_jobs`, `repair_ex
 import argparse
 
 from metadata.store.interface import SESSION_TIMEOUT_S
-from quire.cli.command_line import Noun, later, ledger_id, positive
-from quire.cli.quantities import byte_rate, duration_s
+from quire.cli.command_line import Noun, byte_rate, duration_s, later, ledger_id, positive
 
 SETTINGS = "quire.cli.repair.repair_settings"
 STATUS = "quire.cli.repair.repair_status"

@@ -5,7 +5,5 @@
 - `topic_data`: `produce` and `consume`.
 - `topic_trim`: `trim`.
 - `missing_answers`: remark of `produce` when nothing is acknowledged.
-- `topic_partitions`: leader, content and state of each partition.
-- `topic_lookup`: topics by name.
-- `topic_access`: connections to brokers.
+- `topic_access`: brokers that a verb asks.
 """

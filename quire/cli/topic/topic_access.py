@@ -1,114 +1,23 @@
-"""Access to the brokers of a cluster, for `quire topic`.
+"""Brokers that a verb of `quire topic` asks: those of the cluster, or the one at an address.
 
-Leaves the requests to the verbs, and the connection to `broker_layer.peer`.
-
-Invariant: any broker may be asked, so one that does not respond is not a failure while another
-does.
+Leaves asking them to `quire.operate.brokers`.
 """
 
 import argparse
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
-from typing import Final, TypeVar
 
-from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.messages import ApiMessage
-from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.peer import PeerAccess, PeerAddress, Peers
-from broker_layer.peer_connection import PeerError
+from broker_layer.peer import PeerAddress
 from ledger_client.cluster_access import identity_of
-from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
 from metadata.registry.cluster import open_cluster_store
-from metadata.store.interface import MetadataStore
 from quire.cli.command_line import METADATA_VARIABLE, metadata_address
-from quire.errors import CommandError, ExitCode, UsageError
+from quire.errors import UsageError
 from quire.identity.client_file import NO_IDENTITY, ClientFile
+from quire.operate.brokers import BrokerAccess, open_peers, open_registered, read_registrations
 
-TIMEOUT_S: Final = 30.0
-
-MessageT = TypeVar("MessageT", bound="ApiMessage")
-
-_NOT_FOUND: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-_UNAVAILABLE: Final = (
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.BROKER_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-)
-
-
-class NoBrokerError(CommandError):
-    """No broker can be reached."""
-
-    code = ExitCode.UNAVAILABLE
-
-
-class TopicRefusedError(CommandError):
-    """A broker refused a request."""
-
-    def __init__(self, error_code: int, text: str | None, *, try_next: str = "") -> None:
-        kind = ErrorCode(error_code)
-        super().__init__(text or kind.name.lower().replace("_", " "), try_next=try_next)
-        if kind in _NOT_FOUND:
-            self.code = ExitCode.NOT_FOUND
-        elif kind in _UNAVAILABLE:
-            self.code = ExitCode.UNAVAILABLE
-
-
-def require(error_code: int, text: str | None = None, *, try_next: str = "") -> None:
-    """Raise TopicRefusedError for anything but success."""
-    if error_code != ErrorCode.NONE:
-        raise TopicRefusedError(error_code, text, try_next=try_next)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAccess:
-    """Brokers that may be asked; `registrations` is empty when one was given by address."""
-
-    addresses: tuple[PeerAddress, ...]
-    registrations: tuple[BrokerRegistration, ...]
-    peers: Peers
-    identity: ClientFile = NO_IDENTITY
-    """What this client proves to brokers, and at their admin ports."""
-    timeout_s: float = TIMEOUT_S
-    """Time for one answer of one broker."""
-
-    async def ask(self, request: ApiMessage, answer: type[MessageT]) -> MessageT:
-        """Ask the first broker that responds, in the newest version. Raises NoBrokerError."""
-        failure: PeerError | None = None
-        for address in self.addresses:
-            try:
-                return await self._ask_at(address, request, answer)
-            except PeerError as error:
-                failure = error
-        raise NoBrokerError(
-            f"no broker responds: {failure}", try_next="check the brokers' logs, then retry"
-        )
-
-    async def ask_one(
-        self, address: PeerAddress, request: ApiMessage, answer: type[MessageT]
-    ) -> MessageT:
-        """Ask one broker, in the newest version. Raises NoBrokerError."""
-        try:
-            return await self._ask_at(address, request, answer)
-        except PeerError as error:
-            text = f"broker {address.broker_id} does not respond: {error}"
-            raise NoBrokerError(text, try_next="check its log, then retry") from error
-
-    async def _ask_at(
-        self, address: PeerAddress, request: ApiMessage, answer: type[MessageT]
-    ) -> MessageT:
-        version = ADVERTISED[ApiKey(request.API_KEY)].max
-        return await self.peers.ask(address, request, answer, version, self.timeout_s)
-
-    @property
-    def bootstrap(self) -> list[str]:
-        """Return the addresses for `bootstrap.servers` of Kafka's clients."""
-        return [f"{each.host}:{each.port}" for each in self.addresses]
+CLIENT_NAME = "quire-topic"
 
 
 @asynccontextmanager
@@ -117,44 +26,21 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
 
     Raises NoBrokerError, MetadataError, UsageError, SecurityError.
     """
-    rng = Random(os.urandom(16))
-    identity = _identity(arguments)
+    rng, identity = Random(os.urandom(16)), _identity(arguments)
+    opening: AbstractAsyncContextManager[BrokerAccess]
     if arguments.bootstrap:
-        registrations: tuple[BrokerRegistration, ...] = ()
-        addresses: tuple[PeerAddress, ...] = (_parsed(arguments.bootstrap),)
+        address = _parsed(arguments.bootstrap)
+        opening = open_peers(CLIENT_NAME, (address,), (), identity, rng)
     else:
-        registrations = await _registered(metadata_address(arguments), rng)
-        addresses = tuple(_addresses(registrations, arguments.listener))
-    if not addresses:
-        where = f" with a listener {arguments.listener!r}" if arguments.listener else ""
-        raise _no_broker(where)
-    peers = Peers("quire-topic", rng, PeerAccess(identity.contexts, identity.sasl))
-    try:
-        yield BrokerAccess(addresses, registrations, peers, identity)
-    finally:
-        await peers.aclose()
-
-
-@asynccontextmanager
-async def open_registered_brokers(
-    store: MetadataStore, identity: ClientFile, rng: Random, timeout_s: float
-) -> AsyncIterator[BrokerAccess]:
-    """Find the brokers of a cluster whose metadata is open; close the connections to them at the
-    end of the block. Raises NoBrokerError, MetadataError.
-    """
-    registrations = await _read_registrations(store, rng)
-    addresses = tuple(_addresses(registrations, None))
-    if not addresses:
-        raise _no_broker("")
-    peers = Peers("quire-console", rng, PeerAccess(identity.contexts, identity.sasl))
-    try:
-        yield BrokerAccess(addresses, registrations, peers, identity, timeout_s)
-    finally:
-        await peers.aclose()
-
-
-def _no_broker(where: str) -> NoBrokerError:
-    return NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
+        store = await open_cluster_store(metadata_address(arguments), rng=rng)
+        try:
+            registrations = await read_registrations(store, rng)
+        finally:
+            await store.aclose()
+        listener = arguments.listener
+        opening = open_registered(CLIENT_NAME, registrations, identity, rng, listener=listener)
+    async with opening as brokers:
+        yield brokers
 
 
 def _identity(arguments: argparse.Namespace) -> ClientFile:
@@ -163,33 +49,6 @@ def _identity(arguments: argparse.Namespace) -> ClientFile:
     if arguments.bootstrap and not is_given:
         return NO_IDENTITY
     return identity_of(metadata_address(arguments))
-
-
-async def _registered(address: str, rng: Random) -> tuple[BrokerRegistration, ...]:
-    store = await open_cluster_store(address, rng=rng)
-    try:
-        return await _read_registrations(store, rng)
-    finally:
-        await store.aclose()
-
-
-async def _read_registrations(store: MetadataStore, rng: Random) -> tuple[BrokerRegistration, ...]:
-    directory = BrokerDirectory(store, rng)
-    await directory.start()
-    await directory.aclose()
-    return tuple(registration for _, registration in sorted(directory.brokers.items()))
-
-
-def _addresses(
-    registrations: tuple[BrokerRegistration, ...], listener: str | None
-) -> list[PeerAddress]:
-    found = []
-    for registration in registrations:
-        for each in registration.listeners:
-            if listener in (None, each.name):
-                found.append(PeerAddress(registration.broker_id, each.host, each.port))
-                break
-    return found
 
 
 def _parsed(text: str) -> PeerAddress:

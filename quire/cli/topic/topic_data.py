@@ -24,13 +24,14 @@ from kafka.errors import KafkaError
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
 from metadata.errors import InvalidTopicNameError
 from metadata.topics.topic import check_topic_name
-from quire.cli.as_json import data_as_json
-from quire.cli.output import Json, Output
+from quire.cli.output import Output
 from quire.cli.topic.missing_answers import MissingAnswers, reason_of_silence
 from quire.cli.topic.topic_access import open_brokers
-from quire.cli.topic.topic_lookup import SEE_LIST, make_if_missing, topic_named
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.identity.kafka_settings import kafka_settings
+from quire.operate.as_json import data_as_json
+from quire.operate.fields import Json
+from quire.operate.topics import SEE_LIST, make_if_missing, topic_named
 
 POLL_MS: Final = 500
 REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024

@@ -21,21 +21,23 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.log.settings.topic_config_table import NO_EFFECT
 from quire.cli.command_line import require_consent
-from quire.cli.output import Json, Output
-from quire.cli.topic.topic_access import BrokerAccess, open_brokers, require
-from quire.cli.topic.topic_lookup import (
+from quire.cli.output import Output
+from quire.cli.topic.topic_access import open_brokers
+from quire.errors import ExitCode, UsageError
+from quire.operate.brokers import BrokerAccess, require
+from quire.operate.fields import Json
+from quire.operate.topics import (
     NO_ID,
     SEE_LIST,
     TIMEOUT_MS,
     TOPIC_RESOURCE,
     ask_for_topic,
+    partition_rows,
+    read_topics,
     replication_factors,
-    topic_metadata,
     topic_named,
     topic_settings,
 )
-from quire.cli.topic.topic_partitions import partition_rows
-from quire.errors import ExitCode, UsageError
 
 SET_STEP: Final = 0
 DELETE_STEP: Final = 1
@@ -70,18 +72,17 @@ async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
 async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
     """List topics."""
     async with open_brokers(arguments) as brokers:
-        topics = (await topic_metadata(brokers, None)).topics
-        replication = await replication_factors(brokers, topics)
+        topics = await read_topics(brokers)
     with output.listing("topic", "partitions", "replication", "without_leader") as listing:
-        for topic in sorted(topics, key=lambda each: each.name or ""):
+        for topic in sorted(topics, key=lambda each: each.name):
             if topic.is_internal and not arguments.internal:
                 continue
             listing.add(
                 {
                     "topic": topic.name,
-                    "partitions": len(topic.partitions),
-                    "replication": replication[topic.name or ""],
-                    "without_leader": sum(each.leader_id < 0 for each in topic.partitions),
+                    "partitions": topic.partitions,
+                    "replication": topic.replication,
+                    "without_leader": topic.without_leader,
                     "internal": topic.is_internal,
                 }
             )

@@ -13,9 +13,7 @@ from random import Random
 from broker_layer.kafka.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
-    MetadataResponse,
 )
-from broker_layer.peer import PeerAddress
 from metadata.errors import NodeNotFoundError
 from metadata.registry.cluster import open_cluster_store
 from metadata.topics.partition import PartitionKey
@@ -23,9 +21,17 @@ from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
 from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
-from quire.cli.topic.topic_access import NoBrokerError, open_brokers, require
-from quire.cli.topic.topic_lookup import TIMEOUT_MS, require_topic, topic_metadata
+from quire.cli.topic.topic_access import open_brokers
 from quire.errors import CommandError, ExitCode, UsageError
+from quire.operate.brokers import require
+from quire.operate.topics import (
+    TIMEOUT_MS,
+    Place,
+    leader_of,
+    leaders_in,
+    require_topic,
+    topic_metadata,
+)
 
 
 class LedgerNotListedError(CommandError):
@@ -40,7 +46,10 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
     async with open_brokers(arguments) as brokers:
         response = await topic_metadata(brokers, [name])
         topic_id = require_topic(response.topics[0], name).topic_id
-        leader = _leader_of(response, partition)
+        if partition not in (each.partition_index for each in response.topics[0].partitions):
+            text = f"{name} has no partition {partition}"
+            raise UsageError(text, try_next=f"quire topic show {name}")
+        leader = leader_of(leaders_in(response), Place(name, partition))
         offset = arguments.before
         if offset is None:
             offset = await _end_of(arguments, PartitionKey(TopicId(topic_id.bytes), partition))
@@ -56,20 +65,6 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
     require(deleted.error_code, try_next=f"quire topic show {name}")
     output.record({"topic": name, "partition": partition, "start": deleted.low_watermark})
     return ExitCode.DONE
-
-
-def _leader_of(response: MetadataResponse, partition: int) -> PeerAddress:
-    """Return the broker that leads a partition of the response's only topic."""
-    (topic,) = response.topics
-    for each in topic.partitions:
-        if each.partition_index == partition:
-            for broker in response.brokers:
-                if broker.node_id == each.leader_id:
-                    return PeerAddress(broker.node_id, broker.host, broker.port)
-            text = f"no broker leads {topic.name}-{partition}"
-            raise NoBrokerError(text, try_next=f"quire topic show {topic.name}")
-    text = f"{topic.name} has no partition {partition}"
-    raise UsageError(text, try_next=f"quire topic show {topic.name}")
 
 
 async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:

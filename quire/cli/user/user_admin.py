@@ -13,7 +13,7 @@ from ledger_client.cluster_access import open_cluster
 from metadata.security.user_store import UserStore
 from metadata.security.users import UserRecord, check_user_name
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Output, Row
+from quire.cli.output import Output
 from quire.cli.user.password_source import read_password
 from quire.errors import ExitCode
 from quire.identity.sasl.credentials import (
@@ -21,6 +21,7 @@ from quire.identity.sasl.credentials import (
     ScramMechanism,
     new_credential,
 )
+from quire.operate.fields import Row
 
 
 async def add(arguments: argparse.Namespace, output: Output) -> int:

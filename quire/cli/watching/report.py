@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import platform
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,17 +21,18 @@ from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.security.audit_trail import AuditTrail
 from metadata.store.uri import parse_metadata_uri
-from quire.cli.as_json import fragments_as_json, lost_as_json, registration_as_json
 from quire.cli.command_line import metadata_address
-from quire.cli.ledger_reading import each_ledger
-from quire.cli.output import Json, Output
-from quire.cli.repair.repair_status import read_summary
+from quire.cli.output import Output
+from quire.cli.progress import each_ledger
 from quire.errors import CommandError, ExitCode
 from quire.identity.client_file import ClientFile
 from quire.identity.errors import SecurityError
 from quire.operate.admin_api import AdminApiError, get_json, get_text
+from quire.operate.as_json import fragments_as_json, lost_as_json, registration_as_json
 from quire.operate.bundle import Bundle
+from quire.operate.fields import Json
 from quire.operate.health import check_health, health_as_json
+from quire.operate.repair_summary import read_summary
 from quire.operate.watch import READ_S_MAX, Server, servers_of
 
 if TYPE_CHECKING:
@@ -103,9 +104,7 @@ async def _repair(bundle: Bundle, cluster: Cluster) -> None:
 
 async def _audit(bundle: Bundle, cluster: Cluster) -> None:
     records = await AuditTrail(cluster.store, cluster.rng).get()
-    names = ("time_ms", "who", "host", "act", "arguments", "result")
-    rows = [{name: getattr(each, name) for name in names} for each in records]
-    bundle.add_json("audit.json", rows)
+    bundle.add_json("audit.json", [asdict(each) for each in records])
 
 
 async def _servers(bundle: Bundle, cluster: Cluster, identity: ClientFile) -> None:

@@ -11,11 +11,12 @@ from typing import Final
 
 from ledger_client.cluster_access import Cluster, identity_of, open_cluster
 from quire.cli.command_line import metadata_address
-from quire.cli.output import Json, Output
-from quire.cli.quantities import describe_bytes
-from quire.cli.repair.repair_status import CLEAR_SCREEN, read_summary
+from quire.cli.output import Output
+from quire.cli.repair.repair_status import CLEAR_SCREEN
 from quire.errors import ExitCode
+from quire.operate.fields import Json, describe_bytes
 from quire.operate.rates import Change
+from quire.operate.repair_summary import read_summary
 from quire.operate.watch import BOOKIE, BROKER, Reading, Server, read_all, servers_of
 
 Readings = Mapping[Server, Reading]

@@ -21,7 +21,8 @@ from metadata.registry.registration import BookieRegistration
 from quire.console.admin_servers import AdminServers
 from quire.console.ledger.parts import Held
 from quire.identity.errors import SecurityError
-from quire.operate.admin_api import AdminApiError, AdminNotFoundError, AdminSilentError, Json
+from quire.operate.admin_api import AdminApiError, AdminNotFoundError, AdminSilentError
+from quire.operate.fields import Json
 
 ASK_S: Final = 1.0
 PAGES_MAX: Final = 2

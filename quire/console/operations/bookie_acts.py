@@ -1,6 +1,6 @@
 """The changes of a bookie that its state allows, as an operator chooses them. Pure.
 
-Leaves the changes to `quire.cli.bookie.lifecycle_changes` and the bookie itself.
+Leaves the changes to `quire.operate.bookie_changes` and the bookie itself.
 
 Source: protocol rule 9.1; docs/repair.md.
 """

@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from quire.operate.admin_api import Json
+from quire.operate.fields import Json
 
 SYNC: Final = "quire_bookie_storage_sync_latency_seconds"
 STORAGE_SHOWN: Final = (

@@ -17,7 +17,6 @@ from metadata.repair.scrub import ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings import RepairSettings
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.cli.bookie.lifecycle_changes import records_of
 from quire.console.context import ConsoleContext
 from quire.console.operations.bookie_figures import (
     Figure,
@@ -27,7 +26,10 @@ from quire.console.operations.bookie_figures import (
     sync_times,
 )
 from quire.console.paging import ROWS_PER_PAGE, Page
-from quire.operate.admin_api import AdminApiError, Json
+from quire.operate.admin_api import AdminApiError
+from quire.operate.as_json import state_of
+from quire.operate.bookie_changes import records_of
+from quire.operate.fields import Json
 
 ADMIN_S: Final = 2.0
 
@@ -55,6 +57,11 @@ class BookieReport:
     scrub: ScrubRecord
     settings: RepairSettings
     answers: BookieAnswers
+
+    @property
+    def state(self) -> str:
+        """Its state in a word."""
+        return state_of(self.registration, self.record.state)
 
 
 async def read_report(context: ConsoleContext, wanted: str, first_ledger: int) -> BookieReport:

@@ -1,7 +1,7 @@
 """Page of one bookie, and its changes, each behind a page that shows the plan.
 
 Leaves what is read to `quire.console.operations`, and the changes with their checks to
-`quire.cli.bookie`.
+`quire.operate.bookie_changes`.
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,22 @@ from aiohttp import web
 
 from bookie.storage.writability import ADVICE, DESCRIPTIONS, Reason, reasons_of
 from metadata.ids import LEDGER_ID_MAX, BookieId
-from quire.cli.bookie.bookie_registry import NoSuchBookieError, request_change
-from quire.cli.bookie.lifecycle_changes import (
+from quire.console.asked import asked_number
+from quire.console.context import ConsoleContext, Route, see_other
+from quire.console.operations.bookie_acts import TEXTS, Act, allowed_acts
+from quire.console.operations.bookie_report import BookieReport, read_report
+from quire.operate.assessment import next_step
+from quire.operate.bookie_changes import (
+    NoSuchBookieError,
     change_all,
     drain_forecast,
     naming_of,
     records_of,
     remove_all,
+    request_change,
     require_allowed,
 )
-from quire.console.asked import asked_number
-from quire.console.context import ConsoleContext, Route, see_other
-from quire.console.operations.bookie_acts import TEXTS, Act, allowed_acts
-from quire.console.operations.bookie_report import BookieReport, read_report
-from quire.console.operations.ledger_pass import LedgerPass
-from quire.operate.assessment import next_step
+from quire.operate.ledger_pass import LedgerPass
 
 PLAN_S_MAX: Final = 5.0
 """Time for the pass of a plan; a plan of a larger cluster covers the ledgers read until then."""
@@ -58,7 +59,7 @@ class BookiePages:
             request,
             "bookie.html",
             report=report,
-            state=_state_of(report),
+            state=report.state,
             next_step=next_step(report.bookie_id, report.record.state),
             reasons=[
                 (DESCRIPTIONS[each], ADVICE[each].replace("ID", report.bookie_id))
@@ -73,7 +74,7 @@ class BookiePages:
         act = _act_of(request.query.get("act"))
         report = await self._report(request, 0)
         if act not in _acts_of(report):
-            text = f"bookie {report.bookie_id} is {_state_of(report)}: this cannot be changed so"
+            text = f"bookie {report.bookie_id} is {report.state}: this cannot be changed so"
             raise web.HTTPBadRequest(text=text)
         cluster, bookie_id = self._context.cluster, report.bookie_id
         ledgers = LedgerPass(cluster, PLAN_S_MAX)
@@ -86,7 +87,7 @@ class BookiePages:
             request,
             "bookie_change.html",
             bookie_id=bookie_id,
-            state=_state_of(report),
+            state=report.state,
             act=act,
             text=TEXTS[act],
             forecast=forecast,
@@ -139,11 +140,3 @@ def _acts_of(report: BookieReport) -> list[Act]:
     features = () if report.registration is None else report.registration.features
     is_read_only = Reason.OPERATOR in reasons_of(features)
     return allowed_acts(report.record, report.registration, is_read_only=is_read_only)
-
-
-def _state_of(report: BookieReport) -> str:
-    if report.record.state != "active":
-        return str(report.record.state)
-    if report.registration is None:
-        return "down"
-    return "up" if report.registration.writable else "read-only"

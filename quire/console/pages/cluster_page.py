@@ -12,11 +12,12 @@ from aiohttp import web
 from metadata.ids import BookieId
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
-from quire.cli.repair.repair_status import read_summary
 from quire.console.context import ConsoleContext, Route
+from quire.operate.as_json import state_of
 from quire.operate.assessment import next_step
 from quire.operate.copy_counts import Loss
 from quire.operate.health import Health
+from quire.operate.repair_summary import read_summary
 
 FINDINGS_SHOWN_MAX: Final = 100
 COPIES: Final = {0: "no copy is certain", 1: "1 copy"}
@@ -36,11 +37,7 @@ class BookieRow:
     @property
     def state(self) -> str:
         """Its state in a word."""
-        if self.lifecycle.state is not Lifecycle.ACTIVE:
-            return str(self.lifecycle.state)
-        if self.registration is None:
-            return "down"
-        return "up" if self.registration.writable else "read-only"
+        return state_of(self.registration, self.lifecycle.state)
 
     @property
     def used_percent(self) -> int | None:

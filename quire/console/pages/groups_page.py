@@ -8,8 +8,6 @@ from typing import Final
 
 from aiohttp import web
 
-from quire.cli.topic.topic_access import BrokerAccess
-from quire.cli.topic.topic_lookup import topic_named
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.pages.topics_page import START_MAX
@@ -30,6 +28,8 @@ from quire.console.topics.offset_reset import (
     time_of,
 )
 from quire.errors import UsageError
+from quire.operate.brokers import BrokerAccess
+from quire.operate.topics import topic_named
 
 GROUP_PATH: Final = "/groups/{group:[^/]+}"
 """A group id has any characters: without a pattern, braces would not be taken."""

@@ -18,8 +18,6 @@ from ledger_client import LedgerNotFoundError
 from ledger_client.cluster_access import Cluster, read_ledger
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY, BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from quire.cli.as_json import text_or_base64
-from quire.cli.repair.repair_explanation import read_explanation
 from quire.console.context import ConsoleContext, Route
 from quire.console.latency.append_pings import LOOK_EVERY_S
 from quire.console.latency.ledger_latency import latency_view
@@ -31,6 +29,8 @@ from quire.console.ledger.payloads import Form, form_of
 from quire.console.ledger.safety_view import GridView, grid_view, safety_view
 from quire.console.ledger.timeline import timeline
 from quire.console.paging import number_of
+from quire.operate.as_json import text_or_base64
+from quire.operate.repair_explanation import read_explanation
 
 PATH: Final = "/ledgers/{ledger_id}"
 PASSWORD_CHARACTERS_MAX: Final = 1_000

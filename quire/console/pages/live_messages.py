@@ -19,22 +19,20 @@ from aiohttp import web
 
 from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.peer import PeerAddress
-from quire.cli.quantities import describe_time
-from quire.cli.topic.topic_access import (
-    BrokerAccess,
-    NoBrokerError,
-    TopicRefusedError,
-    open_registered_brokers,
-    require,
-)
-from quire.cli.topic.topic_lookup import topic_metadata
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
 from quire.console.pages.messages_page import PARTITION_MAX, readable_topic
-from quire.console.topics.access import ANSWER_S
-from quire.console.topics.leaders import LATEST, Place, leaders_in, offsets_at
-from quire.console.topics.record_reading import fetch, leader_of
+from quire.console.topics.access import cluster_brokers
+from quire.console.topics.record_reading import fetch
 from quire.console.topics.record_rows import RecordRow, batches_of, next_offset_of, row_of
+from quire.operate.brokers import (
+    BrokerAccess,
+    NoBrokerError,
+    TopicRefusedError,
+    require,
+)
+from quire.operate.fields import describe_time
+from quire.operate.topics import LATEST, Place, leader_of, leaders_in, offsets_at, topic_metadata
 
 STREAMS_MAX: Final = 20
 STREAM_S_MAX: Final = 3_600.0
@@ -65,10 +63,8 @@ class LiveMessages:
             self._streams -= 1
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
-        cluster, name = self._context.cluster, request.match_info["topic"]
-        async with open_registered_brokers(
-            cluster.store, self._context.identity, cluster.rng, ANSWER_S
-        ) as brokers:
+        name = request.match_info["topic"]
+        async with cluster_brokers(self._context) as brokers:
             metadata = await topic_metadata(brokers, [name])
             try:
                 readable_topic(metadata.topics[0], name)

@@ -10,12 +10,9 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from broker_layer.peer import PeerAddress
-from quire.cli.topic.topic_access import BrokerAccess
-from quire.cli.topic.topic_lookup import ShownTopic, require_topic, topic_metadata
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
 from quire.console.topics.access import with_brokers
-from quire.console.topics.leaders import EARLIEST, LATEST, Place, leaders_in, offsets_at
 from quire.console.topics.offset_reset import OFFSET_MAX, time_of
 from quire.console.topics.record_reading import (
     ROWS_MAX,
@@ -26,6 +23,17 @@ from quire.console.topics.record_reading import (
 )
 from quire.console.topics.record_rows import BYTES_SHOWN_MAX, FORMS
 from quire.errors import UsageError
+from quire.operate.brokers import BrokerAccess
+from quire.operate.topics import (
+    EARLIEST,
+    LATEST,
+    Place,
+    ShownTopic,
+    leaders_in,
+    offsets_at,
+    require_topic,
+    topic_metadata,
+)
 
 PARTITION_MAX: Final = 2**31 - 1
 KEY_CHARACTERS_MAX: Final = 1_000

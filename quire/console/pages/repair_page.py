@@ -1,7 +1,7 @@
 """Pages of repair: what is left, by which workers, what blocks it, and every published job.
 
 Leaves the text to `quire.operate.repair_summary`, and publishing jobs to
-`quire.cli.repair.repair_jobs`.
+`quire.operate.repair_jobs`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,30 +14,17 @@ from metadata.ids import LEDGER_ID_MAX, LedgerId
 from metadata.repair.claims import ClaimStore
 from metadata.repair.job_store import JobStore
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.cli.repair.repair_jobs import job_as_json, jobs_named, request_repair
-from quire.cli.repair.repair_status import read_summary
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.paging import ROWS_PER_PAGE, Page, number_of
-from quire.operate.admin_api import Json
+from quire.operate.fields import Json
+from quire.operate.repair_jobs import job_as_json, jobs_named, request_repair
+from quire.operate.repair_summary import TABLES, read_summary
 
 JOBS_START_MAX: Final = 10**6
 PAUSE_MINUTES_DEFAULT: Final = 60
 PAUSE_MINUTES_MAX: Final = 7 * 24 * 60
 MS_PER_MINUTE: Final = 60_000
-TABLES: Final = (
-    ("Left to repair", "classes", ("what", "ledgers", "bytes")),
-    ("Blocked", "blocked", ("ledgers", "reason")),
-    (
-        "Under way",
-        "claims",
-        ("ledger", "worker", "target", "copied_bytes", "total_bytes", "percent", "for_s"),
-    ),
-    ("Away", "away", ("id", "lost_in_s", "next")),
-    ("Bookies that leave or are lost", "bookies", ("id", "lifecycle", "reason", "next")),
-    ("Scrubs", "scrubs", ("id", "scrub", "checked_bytes", "bad_entries")),
-)
-"""Titles of the tables, with the fields of `RepairSummary.as_json` and their columns."""
 FIGURES: Final = (
     "auditor",
     "workers",
@@ -82,7 +69,9 @@ class RepairPages:
             pause_minutes_max=PAUSE_MINUTES_MAX,
             figures={each: row[each] for each in FIGURES if row.get(each) is not None},
             tables=[
-                (title, columns, _rows(row[name])) for title, name, columns in TABLES if name in row
+                (each.title, each.columns, _rows(row[each.name]))
+                for each in TABLES
+                if each.name in row
             ],
             job_count=len(summary.published),
         )

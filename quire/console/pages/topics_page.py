@@ -8,13 +8,14 @@ from typing import Final
 
 from aiohttp import web
 
-from quire.cli.topic.topic_access import BrokerAccess
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
 from quire.console.paging import slice_of
 from quire.console.topics.access import with_brokers
 from quire.console.topics.group_reading import groups_of
-from quire.console.topics.topic_reading import NO_LEDGERS, SOURCES, read_topic, read_topics
+from quire.console.topics.topic_reading import NO_LEDGERS, SOURCES, read_topic
+from quire.operate.brokers import BrokerAccess
+from quire.operate.topics import read_topics
 
 START_MAX: Final = 10**7
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from aiohttp import web
 
-from quire.cli.topic.topic_access import BrokerAccess
 from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.topics.access import with_brokers
 from quire.console.topics.transaction_reading import abort, read_one, read_open
+from quire.operate.brokers import BrokerAccess
 
 SECONDS_DEFAULT: Final = 60
 SECONDS_MAX: Final = 30 * 24 * 3600

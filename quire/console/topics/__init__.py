@@ -2,7 +2,6 @@
 
 - `access`: brokers for one page, and coordinators.
 - `topic_reading`: topics, their partitions, settings and ledgers.
-- `leaders`: leaders of partitions, and offsets by time.
 - `record_rows`: records of a page, decoded and cut. Pure.
 - `record_reading`: records from a partition's leader.
 - `group_lag`: lag of a group, in records and in seconds.

@@ -16,16 +16,18 @@ from aiohttp import web
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from broker_layer.peer import PeerAddress
-from quire.cli.topic.topic_access import (
-    BrokerAccess,
-    NoBrokerError,
-    TopicRefusedError,
-    open_registered_brokers,
-)
 from quire.console.access import READING
 from quire.console.context import ConsoleContext, Handler
 from quire.errors import ExitCode
+from quire.operate.brokers import (
+    BrokerAccess,
+    NoBrokerError,
+    TopicRefusedError,
+    open_registered,
+    read_registrations,
+)
 
+CLIENT_NAME: Final = "quire-console"
 ANSWER_S: Final = 4.0
 """Time for one answer of one broker."""
 PAGE_S: Final = 8.0
@@ -44,18 +46,23 @@ class KeyType(IntEnum):
 
 
 @asynccontextmanager
+async def cluster_brokers(context: ConsoleContext) -> AsyncIterator[BrokerAccess]:
+    """Find the brokers of the cluster. Raises NoBrokerError, MetadataError."""
+    cluster = context.cluster
+    registrations = await read_registrations(cluster.store, cluster.rng)
+    async with open_registered(
+        CLIENT_NAME, registrations, context.identity, cluster.rng, timeout_s=ANSWER_S
+    ) as brokers:
+        yield brokers
+
+
+@asynccontextmanager
 async def page_brokers(context: ConsoleContext) -> AsyncIterator[BrokerAccess]:
     """Find the brokers for one page, which they may delay by PAGE_S. Raises NoBrokerError; raises
     HTTPNotFound for a topic, group or id that does not exist, HTTPConflict for another refusal.
     """
-    cluster = context.cluster
     try:
-        async with (
-            asyncio.timeout(PAGE_S),
-            open_registered_brokers(
-                cluster.store, context.identity, cluster.rng, ANSWER_S
-            ) as brokers,
-        ):
+        async with asyncio.timeout(PAGE_S), cluster_brokers(context) as brokers:
             yield brokers
     except TimeoutError as error:
         text = f"the brokers did not answer within {PAGE_S:.0f} s"

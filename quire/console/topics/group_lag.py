@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.peer import PeerAddress
-from quire.cli.topic.topic_access import BrokerAccess
-from quire.cli.topic.topic_lookup import topic_metadata
-from quire.console.topics.leaders import LATEST, Place, leaders_in, offsets_at
 from quire.console.topics.record_reading import time_at
+from quire.operate.brokers import BrokerAccess
+from quire.operate.topics import LATEST, Place, leaders_in, offsets_at, topic_metadata
 
 TIMED_MAX: Final = 50
 MS_PER_S: Final = 1_000

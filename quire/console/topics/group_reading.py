@@ -26,10 +26,10 @@ from broker_layer.kafka.messages import (
     OffsetFetchResponse,
 )
 from broker_layer.peer import PeerAddress
-from quire.cli.topic.topic_access import BrokerAccess, NoBrokerError, require
 from quire.console.topics.access import KeyType, coordinator_of, coordinators_of
 from quire.console.topics.group_lag import TIMED_MAX, PartitionLag, lags_of
-from quire.console.topics.leaders import Place
+from quire.operate.brokers import BrokerAccess, NoBrokerError, require
+from quire.operate.topics import Place
 
 GROUPS_MAX: Final = 500
 ASSIGNED_MAX: Final = 1_000

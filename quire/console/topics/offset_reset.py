@@ -14,12 +14,19 @@ from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import OffsetCommitRequest, OffsetCommitResponse
-from quire.cli.topic.topic_access import BrokerAccess, require
-from quire.cli.topic.topic_lookup import topic_metadata
 from quire.console.topics.access import KeyType, coordinator_of
 from quire.console.topics.group_reading import GroupView
-from quire.console.topics.leaders import EARLIEST, LATEST, Found, Place, leaders_in, offsets_at
 from quire.errors import UsageError
+from quire.operate.brokers import BrokerAccess, require
+from quire.operate.topics import (
+    EARLIEST,
+    LATEST,
+    Found,
+    Place,
+    leaders_in,
+    offsets_at,
+    topic_metadata,
+)
 
 MS_PER_S: Final = 1_000
 CHANGES_MAX: Final = 2_000

@@ -15,8 +15,6 @@ from broker_layer.kafka.fetch_messages import VERSION, Fetched, decode_fetched, 
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress
 from broker_layer.peer_connection import PeerError
-from quire.cli.topic.topic_access import BrokerAccess, NoBrokerError, require
-from quire.console.topics.leaders import EARLIEST, LATEST, Found, Place, offsets_at
 from quire.console.topics.record_rows import (
     RecordRow,
     batches_of,
@@ -24,6 +22,8 @@ from quire.console.topics.record_rows import (
     next_offset_of,
     row_of,
 )
+from quire.operate.brokers import BrokerAccess, NoBrokerError, require
+from quire.operate.topics import EARLIEST, LATEST, Found, Place, leader_of, offsets_at
 
 ROWS_MAX: Final = 50
 FETCHES_MAX: Final = 20
@@ -91,15 +91,6 @@ async def read_records(
         position = after
     page.next_offset = position if position < end else None
     return page
-
-
-def leader_of(leaders: Mapping[Place, PeerAddress], place: Place) -> PeerAddress:
-    """Return the leader of a partition. Raises NoBrokerError if it has none."""
-    leader = leaders.get(place)
-    if leader is None:
-        text = f"no broker leads {place.topic}-{place.partition}"
-        raise NoBrokerError(text, try_next=f"quire topic show {place.topic}")
-    return leader
 
 
 async def fetch(

@@ -1,6 +1,6 @@
 """Topics with their partitions, settings and the ledgers behind them.
 
-Leaves partitions to `quire.cli.topic.topic_partitions`, and groups to `group_reading`.
+Leaves partitions to `quire.operate.topics`, and groups to `group_reading`.
 """
 
 import asyncio
@@ -13,17 +13,15 @@ from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.topics.partition import PartitionKey, PartitionSegment
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
-from quire.cli.topic.topic_access import BrokerAccess
-from quire.cli.topic.topic_lookup import (
+from quire.operate.brokers import BrokerAccess
+from quire.operate.fields import Json
+from quire.operate.topics import (
     ShownSetting,
     ShownTopic,
-    replication_factors,
-    topic_metadata,
+    partition_rows,
     topic_named,
     topic_settings,
 )
-from quire.cli.topic.topic_partitions import partition_rows
-from quire.operate.admin_api import Json
 
 LEDGERS_SHOWN_MAX: Final = 20
 """Maximum number of ledgers of one partition that a page lists, the newest."""
@@ -35,29 +33,6 @@ SOURCES: Final = {
     4: "the broker's options",
     5: "default",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRow:
-    """What the list shows of one topic."""
-
-    name: str
-    partitions: int
-    replication: int
-    without_leader: int
-    short_of_replicas: int
-    """Partitions with fewer replicas in sync than replicas."""
-    is_internal: bool
-
-    @property
-    def problem(self) -> str:
-        """What is wrong; empty if nothing."""
-        found = []
-        if self.without_leader:
-            found.append(f"{self.without_leader} without a leader")
-        if self.short_of_replicas:
-            found.append(f"{self.short_of_replicas} lack replicas in sync")
-        return ", ".join(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +57,6 @@ class TopicView:
     ledgers: Mapping[int, PartitionLedgers]
     left_out: int
     """Partitions that are not shown."""
-
-
-async def read_topics(brokers: BrokerAccess) -> list[TopicRow]:
-    """Return all topics, those of coordinators last."""
-    topics = (await topic_metadata(brokers, None)).topics
-    replication = await replication_factors(brokers, topics)
-    rows = [
-        TopicRow(
-            topic.name or "",
-            len(topic.partitions),
-            replication[topic.name or ""],
-            sum(each.leader_id < 0 for each in topic.partitions),
-            sum(len(each.isr_nodes) < len(each.replica_nodes) for each in topic.partitions),
-            bool(topic.is_internal),
-        )
-        for topic in topics
-    ]
-    return sorted(rows, key=lambda each: (each.is_internal, each.name))
 
 
 async def read_topic(brokers: BrokerAccess, cluster: Cluster, name: str) -> TopicView:

@@ -22,8 +22,8 @@ from broker_layer.kafka.messages import (
     ListTransactionsResponse,
 )
 from broker_layer.peer import PeerAddress
-from quire.cli.topic.topic_access import BrokerAccess, NoBrokerError, require
 from quire.console.topics.access import KeyType, coordinator_of
+from quire.operate.brokers import BrokerAccess, NoBrokerError, require
 
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 SHOWN_MAX: Final = 200

@@ -18,9 +18,8 @@ from ledger_client.cluster_access import open_cluster
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
-from quire.cli.repair.repair_status import read_summary
 from quire.errors import ExitCode
-from quire.operate.repair_summary import RepairSummary
+from quire.operate.repair_summary import RepairSummary, read_summary
 from quire.repair.needs import RepairClass
 from tests.campaign.repair.restoration import Left
 

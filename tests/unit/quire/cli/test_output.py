@@ -9,8 +9,8 @@ from ledger_client import MetadataUnavailableError
 from metadata.ids import LedgerId
 from quire.cli.output import ROWS_MEASURED_MAX, Output
 from quire.cli.progress import describe_progress
-from quire.cli.quantities import describe_bytes
 from quire.errors import ExitCode, UsageError, exit_code
+from quire.operate.fields import describe_bytes
 
 
 class Terminal(io.StringIO):

@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from quire.cli.quantities import byte_rate, describe_duration, duration_s
+from quire.cli.command_line import byte_rate, duration_s
+from quire.operate.fields import describe_duration
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.registry.cookies import CookieRecord, CookieStore
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.cli.bookie.lifecycle_changes import remove_all
 from quire.errors import CommandError
+from quire.operate.bookie_changes import remove_all
 from quire.repair.ledger_pass import LedgerPass
 from quire.repair.unnamed_bookies import NEVER_STARTED_AFTER_MS
 from tests.support.repair.repair_world import World, play

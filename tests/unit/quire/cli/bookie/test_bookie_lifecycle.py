@@ -22,10 +22,9 @@ from metadata.restore.restore_record import (
     accept_restore,
     pack_restore,
 )
-from quire.cli.bookie.bookie_registry import NoSuchBookieError
-from quire.cli.bookie.lifecycle_changes import StillNamedError, records_of, remove_all
 from quire.cli.bookie.verbs import parser
 from quire.errors import CommandError, ExitCode
+from quire.operate.bookie_changes import NoSuchBookieError, StillNamedError, records_of, remove_all
 from tests.support.quire.memory_cluster import FREE_BYTES, MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger
 

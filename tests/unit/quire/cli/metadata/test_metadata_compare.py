@@ -7,7 +7,8 @@ from quire.cli.metadata import metadata_compare
 from quire.cli.metadata.verbs import parser
 from quire.errors import ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile
-from quire.operate.admin_api import AdminApiError, Json
+from quire.operate.admin_api import AdminApiError
+from quire.operate.fields import Json
 from quire.operate.unknown_holdings import DELETED, MOVED, NOT_CLOSED, UNKNOWN
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger

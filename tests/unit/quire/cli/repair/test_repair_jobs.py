@@ -13,9 +13,9 @@ from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
-from quire.cli.repair import repair_jobs
-from quire.cli.repair.repair_jobs import TooManyJobsError
 from quire.cli.repair.verbs import parser
+from quire.operate import repair_jobs
+from quire.operate.repair_jobs import TooManyJobsError
 from quire.repair.publishing import REQUESTED
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger

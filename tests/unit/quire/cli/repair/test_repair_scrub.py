@@ -6,10 +6,10 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.cli.bookie.bookie_registry import NoSuchBookieError
 from quire.cli.repair import repair_scrub
 from quire.cli.repair.repair_scrub import ScrubOffError
 from quire.cli.repair.verbs import parser
+from quire.operate.bookie_changes import NoSuchBookieError
 from tests.support.quire.memory_cluster import MemoryCluster
 
 NOW_MS = 1_700_000_000_000

@@ -7,9 +7,9 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
-from quire.console.operations import ledger_pass
 from quire.console.options import ConsoleOptions
 from quire.console.pages import bookie_page
+from quire.operate import ledger_pass
 from tests.support.quire.console import Browser, open_console
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger

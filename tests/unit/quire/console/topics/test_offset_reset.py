@@ -2,9 +2,9 @@
 
 import pytest
 
-from quire.console.topics.leaders import Place
 from quire.console.topics.offset_reset import CHANGES_MAX, OffsetChange, changes_in, time_of
 from quire.errors import UsageError
+from quire.operate.topics import Place
 
 
 @pytest.mark.parametrize(

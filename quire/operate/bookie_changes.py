@@ -1,7 +1,7 @@
-"""Changes of bookies' states by operators, with the checks before them, and what draining moves.
+"""Changes of bookies by operators, with the checks before them, and what draining moves.
 
 Leaves the states and their changes to `metadata.repair.lifecycle`, reading all ledgers to the
-callers, and moving the copies to repair.
+callers, moving the copies to repair, and changes of a running bookie to its admin server.
 
 Invariants: bookies are removed only after a pass over all ledgers, which began after they refused
 entries, found that nothing names them, and never while a restore of the metadata is not accepted;
@@ -19,16 +19,19 @@ from metadata.errors import MetadataFormatError, RestoreUnacceptedError
 from metadata.ids import BookieId, LedgerId, is_bookie_id
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import LEDGERS, bookie_path
+from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed, may_be_removed
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
 from metadata.restore.restore_record import is_unaccepted
 from metadata.store.interface import find
-from quire.cli.bookie.bookie_registry import NoSuchBookieError
-from quire.errors import CommandError
+from quire.errors import CommandError, ExitCode
+from quire.identity.client_file import ClientFile
+from quire.operate.admin_api import AdminApiError, AdminRefusedError, post_json
 from quire.operate.assessment import next_step
 from quire.operate.copy_counts import names_bookie
 from quire.operate.drain_plan import DrainPlan, drain_targets
+from quire.operate.fields import Json
 
 LEDGERS_NAMED_MAX: Final = 10
 """Maximum number of ledgers that a refusal lists."""
@@ -38,6 +41,24 @@ REMOVAL: Final = "it is removed if no ledger names it"
 
 Records = Mapping[BookieId, BookieLifecycle]
 Ledgers = AsyncIterable[tuple[LedgerId, LedgerMetadata | MetadataFormatError]]
+
+
+class NoSuchBookieError(CommandError):
+    """No bookie has this id."""
+
+    code = ExitCode.NOT_FOUND
+
+    def __init__(self, bookie_id: str) -> None:
+        super().__init__(
+            f"this cluster has no bookie {bookie_id}: check the id, and the cluster's address",
+            try_next="quire bookie list",
+        )
+
+
+class BookieDownError(CommandError):
+    """The bookie, or its admin server, cannot be reached now."""
+
+    code = ExitCode.UNAVAILABLE
 
 
 class StillNamedError(CommandError):
@@ -227,3 +248,31 @@ async def _estimate_s(cluster: Cluster, size_bytes: int) -> float | None:
     ceilings = (settings.bytes_per_s, settings.bookie_bytes_per_s, settings.source_bytes_per_s)
     rates = [each for each in ceilings if each]
     return size_bytes / min(rates) if rates else None
+
+
+async def request_change(
+    bookie_id: str,
+    registration: BookieRegistration | None,
+    identity: ClientFile,
+    route: str,
+    body: Mapping[str, bool],
+) -> Mapping[str, Json]:
+    """Ask a bookie's admin server for a change; return its answer. Raises BookieDownError if it is
+    not up or does not answer, CommandError if it refuses.
+    """
+    if registration is None:
+        raise BookieDownError(
+            f"bookie {bookie_id} is not up: only a running bookie can be changed",
+            try_next="quire bookie run --data-dir DIR",
+        )
+    try:
+        answer = await post_json(f"{registration.admin_url}/api/v1/{route}", body, identity)
+    except AdminRefusedError as error:
+        raise CommandError(f"bookie {bookie_id} was not changed: {error}") from error
+    except AdminApiError as error:
+        raise BookieDownError(
+            f"bookie {bookie_id} was not changed: {error}",
+            try_next="run this on the bookie's machine, or start the bookie with an --admin-host "
+            "that can be reached from here",
+        ) from error
+    return answer if isinstance(answer, dict) else {}

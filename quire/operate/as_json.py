@@ -1,17 +1,33 @@
-"""Conversion of metadata values to JSON values.
-
-Leaves printing to `quire.cli.output`.
-"""
+"""Conversion of metadata values to JSON values."""
 
 import base64
 from collections.abc import Sequence
+from typing import Final
 
 from bookie.storage.writability import reasons_of
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 from metadata.ledgers.lost_entries import LostRange
 from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.registry.registration import BookieRegistration
-from quire.cli.output import Json
+from metadata.repair.lifecycle import Lifecycle
+from quire.operate.fields import Json
+
+UP: Final = "up"
+READ_ONLY: Final = "read-only"
+DOWN: Final = "down"
+
+
+def state_of(
+    registration: BookieRegistration | None, lifecycle: Lifecycle = Lifecycle.ACTIVE
+) -> str:
+    """Return the state of a bookie in a word: how it is registered if it is active, otherwise its
+    lifecycle.
+    """
+    if lifecycle is not Lifecycle.ACTIVE:
+        return str(lifecycle)
+    if registration is None:
+        return DOWN
+    return UP if registration.writable else READ_ONLY
 
 
 def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
@@ -19,7 +35,7 @@ def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
     return {
         "id": registration.bookie_id,
         "address": f"{registration.host}:{registration.port}",
-        "state": "up" if registration.writable else "read-only",
+        "state": state_of(registration),
         "conditions": [reason.value for reason in reasons_of(registration.features)],
         "admin_url": registration.admin_url or None,
         "location": registration.location,

@@ -1,4 +1,4 @@
-"""One pass over all ledgers, for a plan or a check that needs every one.
+"""One pass over the metadata of all ledgers, for a plan or a check that needs every one.
 
 Leaves what is counted to the callers.
 
@@ -7,7 +7,7 @@ Invariant: at most READS_AT_ONCE ledgers are read at once; a pass that ends earl
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from ledger_client.cluster_access import Cluster
@@ -23,9 +23,16 @@ Read = tuple[LedgerId, LedgerMetadata | MetadataFormatError]
 class LedgerPass:
     """One pass, which ends early at its time limit; iterate over it once."""
 
-    def __init__(self, cluster: Cluster, limit_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        limit_s: float = math.inf,
+        on_read: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`on_read` is called with the number of ledgers of each group that was read."""
         self._cluster = cluster
         self._limit_s = limit_s
+        self._on_read = on_read
         self.ledgers_read = 0
         self.is_complete = False
         """Whether every ledger was read."""
@@ -50,6 +57,7 @@ class LedgerPass:
     async def _read(self, group: list[LedgerId]) -> list[Read]:
         found = await asyncio.gather(*map(self._read_one, group))
         self.ledgers_read += len(group)
+        self._on_read(len(group))
         return [each for each in found if each is not None]
 
     async def _read_one(self, ledger_id: LedgerId) -> Read | None:

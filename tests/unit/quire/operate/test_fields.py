@@ -2,7 +2,7 @@
 
 import pytest
 
-from quire.cli.fields import describe_field, heading
+from quire.operate.fields import describe_field, heading
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from quire import demo_source
-from quire.cli.output import Output
-from quire.demo_source import DemoSource, open_source
-from quire.demo_view import (
+from quire import demo
+from quire.demo import (
+    DemoSource,
     DemoStatus,
     FragmentLine,
     LiveView,
     PlainView,
     describe_fragment,
     describe_status,
+    open_source,
     view_for,
 )
 from quire.errors import UsageError
@@ -30,7 +30,7 @@ STATUS = DemoStatus(
 
 
 def test_lines_are_the_files_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_source, "LINE_BYTES_MAX", 8)
+    monkeypatch.setattr(demo, "LINE_BYTES_MAX", 8)
     texts = [b"one\n\ntwo", b"", b"a line longer than the limit\r\n\xff"]
     paths = [tmp_path / str(number) for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
@@ -77,7 +77,7 @@ def test_a_terminal_gets_the_live_view_and_a_pipe_plain_lines() -> None:
             return True
 
     for stream, kind in ((Terminal(), LiveView), (io.StringIO(), PlainView)):
-        view = view_for(Output(as_json=False, results=io.StringIO(), remarks=stream))
+        view = view_for(stream)
         assert isinstance(view, kind)
         for _ in range(4):
             view.show(STATUS)

@@ -1,6 +1,6 @@
-"""Fields of a row as people read them. The name of a field says its unit.
+"""Values as JSON, and fields of a row as people read them. The name of a field says its unit.
 
-Leaves the layout of rows to `quire.cli.output`, and JSON, which has the plain numbers.
+Leaves the layout of rows to their callers.
 
 Format: a point in time ends with `_ms` and is in TIMES; 0 is none. A duration is in DURATIONS. A
 number of bytes has the word `bytes` in its name, or is a `length`. The unit is part of the text, so
@@ -8,10 +8,16 @@ it is not part of the heading.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
-from quire.cli.quantities import describe_bytes, describe_duration, describe_time
+Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+Row = Mapping[str, Json]
 
+KIBIBYTE: Final = 1024
+MINUTE_S: Final = 60
+HOUR_S: Final = 60 * MINUTE_S
+DAY_S: Final = 24 * HOUR_S
 NOTHING: Final = "-"
 TIMES: Final = frozenset(
     {
@@ -72,3 +78,29 @@ def describe_field(name: str, value: object) -> str:
 
 def _is_bytes(name: str) -> bool:
     return name == _LENGTH or "bytes" in name.split("_")
+
+
+def describe_bytes(count: int) -> str:
+    """Return a readable number of bytes: 1536 is '1.5 KiB'."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < KIBIBYTE:
+            break
+        size, unit = size / KIBIBYTE, larger
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def describe_duration(seconds: float) -> str:
+    """Return a readable duration: 95 is '2 min', 5400 is '1.5 h'."""
+    if seconds < MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < HOUR_S:
+        return f"{seconds / MINUTE_S:.0f} min"
+    if seconds < 2 * DAY_S:
+        return f"{seconds / HOUR_S:.1f} h"
+    return f"{seconds / DAY_S:.1f} days"
+
+
+def describe_time(ms: int) -> str:
+    """Return a readable time, in UTC: '2026-01-31 12:30:05 UTC'."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
