@@ -1,38 +1,26 @@
-"""The `quire` command: one module per noun, imported only when its noun is given.
+"""The `quire` command: modules for each noun, imported only when it is given.
 
 - `main`: finds the noun, runs the verb, returns the exit status.
 - `command_line`: nouns and verbs for argparse, with shared options and types of arguments.
 - `output`: tables for people, JSON for programs.
 - `progress`: progress of long work, such as a pass over all ledgers.
-- `standard_input`: standard input, cut into entries.
-- `server_options`: one flag for each option of a server.
-- `tls`: certificates for development.
-- `up`: `quire up`.
-- `up_options`: options of servers that `quire up` passes on.
-- `demo`: `quire demo`.
-- `broker`: `quire broker`: arguments.
-- `broker_server`: `quire broker run`.
-- `chain`: `quire chain`.
-- `cluster`: `quire cluster`.
-- `cluster_loss`: `quire cluster if-lost`.
-- `cluster_version`: `quire cluster version`.
+- `audit`: audit trail of commands, and `quire metadata audit`.
+- `servers`: `quire broker`, `gateway`, `console` and `zookeeper`, and options of servers as flags.
 - `config`: `quire config`.
-- `config_lines`: lines of a configuration file, for errors about its options.
+- `up`: `quire up`.
+- `demo`: `quire demo`.
+- `tls`: `quire tls`.
+- `ledger/`: `quire ledger`.
+- `chain`: `quire chain`.
 - `spark`: `quire spark`.
-- `bench`: `quire bench compare` and `report`.
 - `bookie/`: `quire bookie`.
 - `repair/`: `quire repair`.
-- `metadata/`: `quire metadata`.
-- `ledger/`: `quire ledger`.
 - `topic/`: `quire topic`.
-- `acl/`: `quire acl`.
-- `user/`: `quire user`.
-- `grant/`: `quire grant`.
-- `quota/`: `quire quota`.
-- `gateway/`: `quire gateway`.
-- `console/`: `quire console`.
-- `zookeeper/`: `quire zookeeper`.
-- `watching/`: `quire top`, `quire cluster report`.
-- `completion/`: `quire completion`.
-- `audit/`: audit trail of commands.
+- `metadata/`: `quire metadata`.
+- `cluster`: `quire cluster`.
+- `top`: `quire top`.
+- `rights`: `quire acl`, `user`, `grant` and `quota`.
+- `rights_verbs`: their arguments.
+- `completion`: `quire completion`.
+- `bench`: `quire bench`.
 """

@@ -115,11 +115,13 @@ def later(module: str, function: str) -> Handler:
     return handle
 
 
-def lone_command(name: str, handler: Handler, summary: str) -> VerbParser:
+def lone_command(
+    name: str, handler: Handler, summary: str, *, needs_cluster: bool = False
+) -> VerbParser:
     """Return the parser of a command without verbs."""
     parser = VerbParser(prog=f"quire {name}", description=summary)
-    add_shared_options(parser, needs_cluster=False)
-    parser.set_defaults(handler=handler, is_audited=False)
+    add_shared_options(parser, needs_cluster=needs_cluster)
+    parser.set_defaults(handler=handler, act=name, is_audited=False)
     return parser
 
 

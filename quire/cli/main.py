@@ -15,51 +15,83 @@ import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from quire.cli.output import Output
 from quire.errors import ExitCode, exit_code
 
-# noun -> the module with its `parser()`, and a summary
+
+class Command(NamedTuple):
+    """What follows `quire` on the command line: a noun, or a command without verbs."""
+
+    module: str
+    summary: str
+    parser: str = "parser"
+    """Function of the module that returns its parser."""
+
+
 NOUNS: Final = {
-    "up": ("quire.cli.up", "start a local cluster: ZooKeeper, bookies, brokers, as real processes"),
-    "demo": ("quire.cli.demo", "append a file while bookies fail, read it back, compare"),
-    "ledger": (
+    "up": Command(
+        "quire.cli.up", "start a local cluster: ZooKeeper, bookies, brokers, as real processes"
+    ),
+    "demo": Command("quire.cli.demo", "append a file while bookies fail, read it back, compare"),
+    "ledger": Command(
         "quire.cli.ledger.verbs",
         "create, list, show, append, read, tail, recover, verify, export, import, delete",
     ),
-    "chain": ("quire.cli.chain", "list, show, create, trim, collect, delete: lists of ledgers"),
-    "spark": ("quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"),
-    "bookie": (
+    "chain": Command(
+        "quire.cli.chain", "list, show, create, trim, collect, delete: lists of ledgers"
+    ),
+    "spark": Command(
+        "quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"
+    ),
+    "bookie": Command(
         "quire.cli.bookie.verbs",
         "format, run, list, info, readonly, drain, undrain, remove, entry, compare, check, ...",
     ),
-    "repair": (
+    "repair": Command(
         "quire.cli.repair.verbs",
         "status, list, explain, run, throttle, pause, resume, settings: copies made again",
     ),
-    "topic": (
+    "topic": Command(
         "quire.cli.topic.verbs",
         "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
-    "acl": ("quire.cli.acl.verbs", "add, list, remove: what clients of brokers may do"),
-    "gateway": ("quire.cli.gateway.verbs", "run: do metadata work for clients not trusted"),
-    "top": ("quire.cli.watching.top", "what the servers do now, on the terminal"),
-    "console": ("quire.cli.console.verbs", "show a cluster in a browser"),
-    "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
-    "zookeeper": ("quire.cli.zookeeper.verbs", "run, status: the servers of the metadata"),
-    "cluster": ("quire.cli.cluster", "init, health, if-lost, version, report"),
-    "metadata": (
-        "quire.cli.metadata.verbs",
-        "dump, restore, compare, accept-restore, check, audit, secure",
+    "acl": Command(
+        "quire.cli.rights_verbs", "add, list, remove: what clients of brokers may do", "acl_parser"
     ),
-    "user": ("quire.cli.user.verbs", "add, password, remove, list, show: users of brokers"),
-    "grant": ("quire.cli.grant.verbs", "add, remove, list: roles of principals on ledgers"),
-    "quota": ("quire.cli.quota.verbs", "set, list, remove: how much clients may use"),
-    "tls": ("quire.cli.tls", "init: certificates for development"),
-    "config": ("quire.cli.config", "show, check"),
-    "completion": ("quire.cli.completion.verbs", "completion for bash, zsh and fish"),
-    "bench": ("quire.cli.bench", "compare, report: ways to replicate while faults strike"),
+    "gateway": Command(
+        "quire.cli.servers", "run: do metadata work for clients not trusted", "gateway_parser"
+    ),
+    "top": Command("quire.cli.top", "what the servers do now, on the terminal"),
+    "console": Command("quire.cli.servers", "show a cluster in a browser", "console_parser"),
+    "broker": Command(
+        "quire.cli.servers", "run: serve topics to clients of Kafka's protocol", "broker_parser"
+    ),
+    "zookeeper": Command(
+        "quire.cli.servers", "run, status: the servers of the metadata", "zookeeper_parser"
+    ),
+    "cluster": Command("quire.cli.cluster", "init, health, if-lost, version, report"),
+    "metadata": Command(
+        "quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check, audit, secure"
+    ),
+    "user": Command(
+        "quire.cli.rights_verbs",
+        "add, password, remove, list, show: users of brokers",
+        "user_parser",
+    ),
+    "grant": Command(
+        "quire.cli.rights_verbs",
+        "add, remove, list: roles of principals on ledgers",
+        "grant_parser",
+    ),
+    "quota": Command(
+        "quire.cli.rights_verbs", "set, list, remove: how much clients may use", "quota_parser"
+    ),
+    "tls": Command("quire.cli.tls", "init: certificates for development"),
+    "config": Command("quire.cli.config", "show, check"),
+    "completion": Command("quire.cli.completion", "completion for bash, zsh and fish"),
+    "bench": Command("quire.cli.bench", "compare, report: ways to replicate while faults strike"),
 }
 STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 FOOTER: Final = """\
@@ -90,12 +122,18 @@ def main(argv: list[str] | None = None) -> int:
         return ExitCode.USAGE
     noun = words[0]
     try:
-        parser: argparse.ArgumentParser = importlib.import_module(NOUNS[noun][0]).parser()
-        arguments = parser.parse_args(words[1:])
+        arguments = parser_of(noun).parse_args(words[1:])
     except ModuleNotFoundError as error:
         output = Output(as_json=False, results=sys.stdout, remarks=sys.stderr)
         return _fail(noun, error, output)
     return _run(noun, arguments)
+
+
+def parser_of(noun: str) -> argparse.ArgumentParser:
+    """Return the parser of a noun. Raises ModuleNotFoundError."""
+    module = importlib.import_module(NOUNS[noun].module)
+    parser: argparse.ArgumentParser = getattr(module, NOUNS[noun].parser)()
+    return parser
 
 
 def _run(noun: str, arguments: argparse.Namespace) -> int:
@@ -148,7 +186,7 @@ async def _audited(
     needed = getattr(arguments, "audited_with", "")
     if not arguments.is_audited or (needed and not getattr(arguments, needed)):
         return await work
-    from quire.cli.audit.recording import recorded
+    from quire.cli.audit import recorded
 
     return await recorded(arguments, output, work)
 
@@ -168,7 +206,7 @@ def _fail(noun: str, error: Exception, output: Output) -> int:
 
 def _help() -> str:
     width = max(map(len, NOUNS))
-    nouns = "".join(f"  {name:<{width}}  {summary}\n" for name, (_, summary) in NOUNS.items())
+    nouns = "".join(f"  {name:<{width}}  {each.summary}\n" for name, each in NOUNS.items())
     title = "Quire keeps ledgers: ordered, durable, replicated, with one writer each."
     return f"usage: quire NOUN [VERB] ...\n\n{title}\n\n{nouns}\n{FOOTER}"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from quire.cli.command_line import Noun, ledger_id, metadata_address
-from quire.cli.ledger.ledger_options import password_of
+from quire.cli.ledger.ledger_manage import password_of
 from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode

@@ -14,15 +14,18 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from metadata.cancelling import cancel_and_wait
 from quire.cli.command_line import METADATA_VARIABLE, lone_command, not_negative, positive
 from quire.cli.output import Output
-from quire.errors import ExitCode
+from quire.cli.servers import BOOKIE, BROKER, CONSOLE
+from quire.errors import ExitCode, UsageError
 from quire.operate.fields import Json
+from quire.server.errors import OptionError
+from quire.server.option_reading import known_name
 
 if TYPE_CHECKING:
     from quire.local.local_bookie import LocalBookie
@@ -31,8 +34,15 @@ if TYPE_CHECKING:
     from quire.local_cluster import LocalCluster
 
 LOOK_PERIOD_S: Final = 1.0
-SERVERS: Final = {"bookie": "bookie run", "broker": "broker run", "console": "console"}
-"""Servers that take further options, and the command that explains these."""
+OWN_OPTIONS: Final = {
+    "bookie": (BOOKIE, "bookie run", ("data_dir", "metadata", "die_with_parent")),
+    "broker": (BROKER, "broker run", ("broker_id", "metadata", "listeners", "die_with_parent")),
+    "console": (CONSOLE, "console", ("metadata", "port", "die_with_parent")),
+}
+"""Servers that take further options, the command that explains these, and the options that `quire
+up` chooses itself.
+"""
+TRY_NEXT: Final = "quire up --help"
 LOGIN_LISTENER: Final = "SASL_SSL"
 TOOLS: Final = (
     ("kafka-topics", "command-config", "--create --topic orders"),
@@ -71,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         help="make certificates in the data directory, and take only clients that have one",
     )
     command.add_argument("--console", action="store_true", help="start a console for browsers too")
-    for server, verb in SERVERS.items():
+    for server, (_, verb, _) in OWN_OPTIONS.items():
         command.add_argument(
             f"--{server}-option",
             metavar="NAME=VALUE",
@@ -83,16 +93,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def _run(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.cli.up_options import bookie_options, broker_options, console_options
     from quire.local_cluster import LocalCluster
 
-    of_bookies = bookie_options(arguments.bookie_option or (), os.environ)
+    of_bookies = passed_options("bookie", arguments.bookie_option or (), os.environ)
     if arguments.capacity:
         of_bookies["capacity_bytes"] = str(arguments.capacity)
-    of_brokers = broker_options(arguments.broker_option or (), os.environ)
+    of_brokers = passed_options("broker", arguments.broker_option or (), os.environ)
     of_console = None
     if arguments.console:
-        of_console = console_options(arguments.console_option or (), os.environ)
+        of_console = passed_options("console", arguments.console_option or (), os.environ)
     woken = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -123,6 +132,53 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         await cancel_and_wait(starting)
         await cluster.aclose()
     return ExitCode.DONE
+
+
+def passed_options(
+    server: str, words: Iterable[str], variables: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the options for each server of a kind, from variables and words (NAME=VALUE). An
+    option that is unknown, invalid or chosen by `quire up` is refused. Raises UsageError.
+    """
+    kind, _, own = OWN_OPTIONS[server]
+    module = kind.options
+    prefix = module.VARIABLE_PREFIX
+    given = _given(prefix, module.OPTIONS, own, words, variables)
+    flags = {"data_dir": "chosen by quire up"} if server == "bookie" else {}
+    try:
+        values = {prefix + name.upper(): value for name, value in given.items()}
+        module.load_options(None, values, flags)
+    except OptionError as error:
+        raise UsageError(str(error), try_next=TRY_NEXT) from error
+    return given
+
+
+def _given(
+    prefix: str,
+    known: Collection[str],
+    own: Collection[str],
+    words: Iterable[str],
+    variables: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the options in `variables` and in `words` (NAME=VALUE); the words override."""
+    given = {
+        name.removeprefix(prefix).lower(): value
+        for name, value in variables.items()
+        if name.startswith(prefix)
+    }
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign:
+            raise UsageError(f"{word} is not NAME=VALUE", try_next=TRY_NEXT)
+        try:
+            given[known_name(name.replace("-", "_"), list(known), "option")] = value
+        except OptionError as error:
+            raise UsageError(str(error), try_next=TRY_NEXT) from error
+    for name in own:
+        if name in given:
+            text = f"{name} cannot be given: quire up chooses it for each server"
+            raise UsageError(text, try_next=TRY_NEXT)
+    return given
 
 
 async def _start(cluster: "LocalCluster", of_console: Mapping[str, str] | None) -> None:

@@ -1,6 +1,6 @@
 """Versions of a cluster's servers: the oldest, and whether a rolling upgrade is complete. Pure.
 
-Leaves reading the registrations to `quire.cli.cluster_version`.
+Leaves reading the registrations to `quire.cli.cluster`.
 """
 
 import re

@@ -1,6 +1,6 @@
 """What it means that a bookie holds a ledger that does not name it. Pure.
 
-Leaves asking the bookies to `quire.cli.metadata.metadata_compare`.
+Leaves asking the bookies to `quire.cli.metadata.metadata_check`.
 
 Source: protocol rules 10.1 and 10.6; docs/repair.md.
 """

@@ -1,6 +1,5 @@
 """Commands and configuration of Quire in deployment files, checked by Quire's own parsers."""
 
-import importlib
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from quire.cli.main import NOUNS, main
+from quire.cli.main import main, parser_of
 from quire.errors import ExitCode
 
 ROOT: Final = Path(__file__).parents[2]
@@ -19,7 +18,7 @@ DEPLOY: Final = ROOT / "deploy"
 def parse_command(words: Sequence[str]) -> Namespace:
     """Return the arguments of a command, whose first word is a noun of `quire`."""
     noun, *rest = words
-    parsed: Namespace = importlib.import_module(NOUNS[noun][0]).parser().parse_args(rest)
+    parsed: Namespace = parser_of(noun).parse_args(rest)
     return parsed
 
 

@@ -1,6 +1,5 @@
 """Units of systemd: they are valid, their services are confined, and their commands exist."""
 
-import importlib
 import shutil
 import subprocess
 from configparser import ConfigParser
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.cli.main import NOUNS
+from quire.cli.main import parser_of
 
 UNITS = sorted((Path(__file__).parents[2] / "deploy" / "systemd").glob("*.service"))
 PROGRAM = "/opt/quire/bin/quire"
@@ -40,7 +39,7 @@ def test_the_command_exists(path: Path) -> None:
     service = unit_of(path)["Service"]
     program, noun, *words = service["ExecStart"].split()
     assert program == PROGRAM
-    parser = importlib.import_module(NOUNS[noun][0]).parser()
+    parser = parser_of(noun)
     assert parser.parse_args(words)
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
     assert int(service["WatchdogSec"]) > 0

@@ -62,10 +62,10 @@ def main() -> None:
 
 def every_verb() -> Iterator[tuple[list[str], list[str]]]:
     """Yield the words of each verb, and arguments for it."""
-    from quire.cli.main import NOUNS  # noqa: PLC0415 - after modules are hidden
+    from quire.cli.main import NOUNS, parser_of  # noqa: PLC0415 - after modules are hidden
 
-    for noun, (module, _) in NOUNS.items():
-        parser = importlib.import_module(module).parser()
+    for noun in NOUNS:
+        parser = parser_of(noun)
         verbs = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
         if not verbs:
             yield [noun], list(arguments_of(noun, parser))

@@ -1,12 +1,11 @@
 """Page of every command, with its arguments, from the parsers themselves."""
 
 import argparse
-import importlib
 from collections.abc import Iterator
 from typing import Final
 
 from quire.cli.command_line import VerbParser
-from quire.cli.main import NOUNS
+from quire.cli.main import NOUNS, parser_of
 from quire.errors import ExitCode
 from tests.reference.markdown import code, page, prose, table
 
@@ -21,8 +20,8 @@ read `QUIRE_METADATA`. Results go to the standard output, everything else to the
 def command_line_page() -> str:
     """Return the page."""
     sections = [_statuses()]
-    for noun, (module, _) in NOUNS.items():
-        parser: argparse.ArgumentParser = importlib.import_module(module).parser()
+    for noun in NOUNS:
+        parser = parser_of(noun)
         if isinstance(parser, VerbParser):
             parser.complete()
         sections += [f"## quire {noun}", prose(parser.description or "")]

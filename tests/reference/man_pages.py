@@ -5,12 +5,11 @@ cannot import it, and installed as share/man/man1.
 """
 
 import argparse
-import importlib
 from collections.abc import Iterator
 from typing import Final
 
 from quire.cli.command_line import VerbParser
-from quire.cli.main import FOOTER, NOUNS
+from quire.cli.main import FOOTER, NOUNS, parser_of
 from tests.reference.command_line import arguments_of, verbs_of
 
 PURPOSE: Final = "replicated ledger store"
@@ -30,15 +29,15 @@ def _page_of_all() -> str:
         r"\fINOUN\fR [\fIVERB\fR] ...",
         *_section("COMMANDS"),
     ]
-    for noun, (_, summary) in NOUNS.items():
+    for noun, (_, summary, _) in NOUNS.items():
         lines += [".TP", rf"\fBquire\-{_text(noun)}\fR(1)", _text(summary)]
     lines += [*_section("DESCRIPTION"), *map(_text, FOOTER.splitlines())]
     return "\n".join([*lines, *_see_also(NOUNS)]) + "\n"
 
 
 def _page_of_noun(noun: str) -> str:
-    module, summary = NOUNS[noun]
-    parser: argparse.ArgumentParser = importlib.import_module(module).parser()
+    summary = NOUNS[noun].summary
+    parser = parser_of(noun)
     if isinstance(parser, VerbParser):
         parser.complete()
     lines = [

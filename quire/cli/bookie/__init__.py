@@ -2,8 +2,7 @@
 
 - `verbs`: verbs and their arguments.
 - `bookie_server`: `format`, `run` and `check`.
-- `bookie_registry`: `list`, `info`, `readonly` and `accept-metadata`.
-- `bookie_lifecycle`: `drain`, `undrain` and `remove`.
+- `bookie_manage`: `list`, `info`, `readonly`, `accept-metadata`, `drain`, `undrain` and `remove`.
 - `bookie_replica`: `entry` and `compare`.
 - `bookie_offline`: `segments`, `dump` and `rebuild-index`.
 """

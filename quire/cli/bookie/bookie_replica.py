@@ -22,7 +22,7 @@ from ledger_client.reading.replica_reading import ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.command_line import metadata_address
-from quire.cli.ledger.ledger_options import password_of
+from quire.cli.ledger.ledger_manage import password_of
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.operate.as_json import data_as_json

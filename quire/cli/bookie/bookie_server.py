@@ -13,7 +13,7 @@ from bookie.main import format_bookie, run_bookie
 from bookie.options import OPTIONS, BookieOptions, load_options
 from bookie.several_options import has_several, load_several
 from quire.cli.output import Output
-from quire.cli.server_options import load_given, read_config_file
+from quire.cli.servers import load_given, read_config_file
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.operate.bookie_check import check_directory
 from quire.operate.bookie_group import BookieGroup

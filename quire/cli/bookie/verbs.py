@@ -1,18 +1,16 @@
 """Declaration of the verbs of `quire bookie` and their arguments.
 
-Leaves the work to `bookie_server`, `bookie_registry`, `bookie_lifecycle`, `bookie_offline` and
-`bookie_replica`. Each is imported only when needed: a bookie's process should not load the client.
+Leaves the work to `bookie_server`, `bookie_manage`, `bookie_offline` and `bookie_replica`. Each is
+imported only when needed: a bookie's process should not load the client.
 """
 
 import argparse
 
 from quire.cli.command_line import Noun, entry_id, later, ledger_id, not_negative, positive
-from quire.cli.server_options import add_option_flags_later
+from quire.cli.servers import BOOKIE
 
-OPTIONS = "bookie.options"
 SERVER = "quire.cli.bookie.bookie_server"
-REGISTRY = "quire.cli.bookie.bookie_registry"
-LIFECYCLE = "quire.cli.bookie.bookie_lifecycle"
+MANAGE = "quire.cli.bookie.bookie_manage"
 OFFLINE = "quire.cli.bookie.bookie_offline"
 REPLICA = "quire.cli.bookie.bookie_replica"
 ID_HELP = "the bookie's id, as in `quire bookie list`"
@@ -28,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         "create a bookie in an empty directory",
         needs_cluster=False,
     )
-    add_option_flags_later(make, OPTIONS, "store_true")
+    BOOKIE.add_flags(make, "store_true")
     make.add_argument("--prefix", default="bookie", help="first part of its id (default: bookie)")
     run = noun.verb(
         "run",
@@ -36,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "run a bookie, or one for each [[bookie]] table of the file",
         needs_cluster=False,
     )
-    add_option_flags_later(run, OPTIONS, "store_true")
+    BOOKIE.add_flags(run, "store_true")
     run.add_argument(
         "--format-if-empty", metavar="PREFIX", help="create a bookie first if there is none"
     )
@@ -48,12 +46,12 @@ def parser() -> argparse.ArgumentParser:
     )
     check.add_argument("data_dir", metavar="DIR", help=DIR_HELP)
     _add_offline_verbs(noun)
-    noun.verb("list", later(REGISTRY, "list_all"), "list every bookie, up or not")
-    info = noun.verb("info", later(REGISTRY, "info"), "print a bookie's registration and state")
+    noun.verb("list", later(MANAGE, "list_all"), "list every bookie, up or not")
+    info = noun.verb("info", later(MANAGE, "info"), "print a bookie's registration and state")
     info.add_argument("bookie", metavar="ID", help=ID_HELP)
     readonly = noun.verb(
         "readonly",
-        later(REGISTRY, "switch_read_only"),
+        later(MANAGE, "switch_read_only"),
         "make a bookie read-only (on) or writable (off); this survives a restart",
     )
     readonly.add_argument("bookie", metavar="ID", help=ID_HELP)
@@ -61,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     _add_lifecycle_verbs(noun)
     accept = noun.verb(
         "accept-metadata",
-        later(REGISTRY, "accept_metadata"),
+        later(MANAGE, "accept_metadata"),
         "accept metadata that was restored from a backup: the bookie again removes the ledgers "
         "that the metadata does not have",
     )
@@ -81,7 +79,7 @@ def _add_lifecycle_verbs(noun: Noun) -> None:
         ),
     )
     for name, summary in verbs:
-        verb = noun.verb(name, later(LIFECYCLE, name), summary, is_audited=True)
+        verb = noun.verb(name, later(MANAGE, name), summary, is_audited=True)
         verb.add_argument("bookies", metavar="ID", nargs="+", help=ID_HELP)
         verb.add_argument(
             "--dry-run",

@@ -30,7 +30,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import SESSION_TIMEOUT_S, find
 from quire.cli.command_line import metadata_address
-from quire.cli.ledger.ledger_options import password_of
+from quire.cli.ledger.ledger_manage import password_of
 from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, NeedsConsentError, UsageError

@@ -1,31 +1,43 @@
-"""`quire ledger create|list|show|recover|delete`.
+"""`quire ledger create|list|show|recover|verify|delete`, and options that make a ledger.
 
-Leaves the protocol to the client, and claims of created ledgers to `quire.operate.claims`.
+Leaves the protocol to the client, claims of created ledgers to `quire.operate.claims`, reading and
+comparing copies to `ledger_client.reading.verification`, and the declaration of options to `verbs`.
 """
 
 import argparse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ledger_client import (
     AS_STORED,
+    ClientConfig,
     ClientEvent,
+    Encryption,
     LedgerClient,
     LedgerInfo,
     LedgerUnreadable,
+    PayloadEncryption,
+    Quorum,
     QuorumTimeoutError,
+    read_key_file,
 )
-from ledger_client.cluster_access import open_cluster, read_ledger
+from ledger_client.cluster_access import open_cluster, open_pool, read_ledger
+from ledger_client.digest import LedgerKeys
+from ledger_client.reading.entry_ranges import describe_ranges
+from ledger_client.reading.verification import ReplicaReport, expected_count, verify_replicas
+from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from metadata.errors import MetadataFormatError
 from metadata.ids import LedgerId
-from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
+from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import find
 from quire.cli.command_line import metadata_address
-from quire.cli.ledger.ledger_options import creation_of, password_of
 from quire.cli.output import Output
+from quire.cli.progress import Progress
 from quire.errors import ExitCode, NeedsConsentError, UsageError
+from quire.identity.secret_files import read_ledger_password
 from quire.operate.as_json import (
     encryption_as_json,
     fragments_as_json,
@@ -33,6 +45,10 @@ from quire.operate.as_json import (
     text_or_base64,
 )
 from quire.operate.fields import Json, Row
+
+if TYPE_CHECKING:
+    from ledger_client import LedgerWriter
+    from ledger_client.awaitable_handle import AwaitableHandle
 
 UNREADABLE: Final = "unreadable"
 """State, in lists, of a ledger whose record this release cannot read."""
@@ -267,3 +283,169 @@ def _quorum_text(info: LedgerInfo) -> str:
     if quorum.is_in_sync:
         return f"in-sync {quorum.ensemble_size}, min {quorum.min_in_sync}"
     return f"{quorum.ensemble_size}/{quorum.write_quorum}/{quorum.ack_quorum}"
+
+
+Digest = Literal["crc32c", "hmac-sha256"]
+
+COPIES_DEFAULT: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NewLedgerOptions:
+    """Properties of a ledger that a verb creates."""
+
+    ledger_id: int | None
+    quorum: Quorum
+    digest: Digest
+    password: bytes
+    custom_metadata: Mapping[str, str | bytes]
+    encryption: Encryption | PayloadEncryption | None = None
+
+    def create_with(self, client: LedgerClient) -> "AwaitableHandle[LedgerWriter]":
+        """Return a call that creates the ledger; await it or enter it."""
+        return client.create_ledger(
+            self.quorum,
+            ledger_id=self.ledger_id,
+            digest=self.digest,
+            password=self.password,
+            metadata=self.custom_metadata,
+            encryption=self.encryption,
+        )
+
+
+def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) -> NewLedgerOptions:
+    """Read the options of `create`, `append` and `import`. Raises UsageError.
+
+    Missing numbers follow from the given ones: as many copies as bookies, all but one to confirm.
+    """
+    return NewLedgerOptions(
+        ledger_id=getattr(arguments, "id", None),
+        quorum=_in_sync_of(arguments) if arguments.in_sync else _quorum_of(arguments, default),
+        digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",
+        password=password_of(arguments),
+        custom_metadata=dict(_custom_pair(text) for text in arguments.meta),
+        encryption=encryption_of(arguments),
+    )
+
+
+def _quorum_of(arguments: argparse.Namespace, default: Quorum | None) -> Quorum:
+    if arguments.min_in_sync is not None or arguments.replica_lag_time_max is not None:
+        raise UsageError(
+            "--min-in-sync and --replica-lag-time-max have a meaning only in in-sync mode",
+            try_next="add --in-sync, or leave them out",
+        )
+    if default is not None and arguments.ensemble is arguments.write is arguments.ack is None:
+        return default
+    ensemble = arguments.ensemble or arguments.write or COPIES_DEFAULT
+    write = arguments.write or ensemble
+    ack = arguments.ack or max(1, write - 1)
+    if not ensemble >= write >= ack:
+        raise UsageError(
+            "a quorum needs --ensemble >= --write >= --ack >= 1, "
+            f"but these are {ensemble}, {write}, {ack}"
+        )
+    return Quorum(ensemble=ensemble, write=write, ack=ack)
+
+
+def _in_sync_of(arguments: argparse.Namespace) -> Quorum:
+    if arguments.write is not None or arguments.ack is not None:
+        raise UsageError(
+            "with --in-sync every member writes and confirms: leave out --write and --ack"
+        )
+    replicas = arguments.ensemble or COPIES_DEFAULT
+    least = arguments.min_in_sync or max(1, replicas - 1)
+    asked_s = arguments.replica_lag_time_max
+    lag_s = REPLICA_LAG_TIME_MAX_S if asked_s is None else asked_s
+    deadline_s = ClientConfig().append_deadline_s
+    if lag_s >= deadline_s:
+        raise UsageError(
+            f"--replica-lag-time-max is {lag_s:g} s, and an append fails after {deadline_s:g} s: a "
+            "lagging member must leave before that",
+            try_next=f"--replica-lag-time-max with less than {deadline_s:g}",
+        )
+    try:
+        return Quorum.in_sync(replicas, least, replica_lag_time_max=lag_s)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def password_of(arguments: argparse.Namespace) -> bytes:
+    """Read the file named by --password-file; no password without it. Raises SecretError."""
+    path: str | None = arguments.password_file
+    return b"" if path is None else read_ledger_password(path)
+
+
+def encryption_of(arguments: argparse.Namespace) -> Encryption | None:
+    """Read the file named by --key-file; None for a verb without it, or if it is not given. Raises
+    KeyFileError, EncryptionUnavailableError.
+    """
+    path: str | None = getattr(arguments, "key_file", None)
+    return None if path is None else read_key_file(path)
+
+
+def _custom_pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"--meta must be NAME=VALUE, not {text!r}")
+    return name, value
+
+
+async def verify(arguments: argparse.Namespace, output: Output) -> int:
+    """Read every copy up to the last confirmed entry; status 1 if any is missing or bad."""
+    address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
+    password = password_of(arguments)
+    async with open_cluster(address) as cluster:
+        ledger, _ = await read_ledger(cluster, ledger_id)
+        last = await _last_entry(address, ledger, password)
+        keys = LedgerKeys.of(ledger, password)
+        with Progress(output, "verified", "copies", expected_count(ledger, last)) as progress:
+            async with open_pool(cluster, keys) as pool:
+                reports = await verify_replicas(pool, ledger, keys, last, progress.advance)
+    is_well = all(report.is_well for report in reports)
+    if output.as_json:
+        bookies = [_report_as_json(report) for report in reports]
+        row: dict[str, Json] = {"ledger_id": ledger_id, "last_entry_id": last, "is_well": is_well}
+        output.record(row | {"state": str(ledger.state), "bookies": bookies})
+    else:
+        _print_reports(reports, output)
+        said = "every copy exists and is sound" if is_well else "copies are missing or bad"
+        output.line(f"\nledger {ledger_id}, {ledger.state}, entries 0 to {last}: {said}")
+    return ExitCode.DONE if is_well else ExitCode.FINDINGS
+
+
+async def _last_entry(address: str, ledger: LedgerMetadata, password: bytes) -> int:
+    if ledger.last_entry_id is not None:
+        return ledger.last_entry_id
+    async with (
+        LedgerClient(address) as client,
+        client.open_ledger(ledger.ledger_id, password=password, encryption=AS_STORED) as reader,
+    ):
+        return await reader.refresh_last_confirmed()
+
+
+def _print_reports(reports: list[ReplicaReport], output: Output) -> None:
+    columns = ("bookie", "verified", "missing", "bad", "differing", "error")
+    with output.listing(*columns) as listing:
+        for report in reports:
+            listing.add(
+                {
+                    "bookie": report.bookie_id,
+                    "verified": report.verified_count,
+                    "missing": describe_ranges(report.missing) or None,
+                    "bad": describe_ranges(report.bad) or None,
+                    "differing": describe_ranges(report.differing) or None,
+                    "error": report.error or None,
+                }
+            )
+
+
+def _report_as_json(report: ReplicaReport) -> dict[str, Json]:
+    return {
+        "id": report.bookie_id,
+        "is_well": report.is_well,
+        "verified_count": report.verified_count,
+        "missing": report.missing,
+        "bad": report.bad,
+        "differing": report.differing,
+        "error": report.error or None,
+    }

@@ -1,7 +1,7 @@
 """Declaration of the verbs of `quire ledger` and their arguments.
 
-Leaves the work to `ledger_manage`, `ledger_data`, `ledger_copy`, `ledger_verify` and `ledger_loss`,
-which are imported only when a verb runs.
+Leaves the work to `ledger_manage`, `ledger_data` and `ledger_loss`, which are imported only when a
+verb runs.
 """
 
 import argparse
@@ -17,11 +17,9 @@ from quire.cli.command_line import (
     positive,
 )
 
-COPY: Final = "quire.cli.ledger.ledger_copy"
 DATA: Final = "quire.cli.ledger.ledger_data"
 LOSS: Final = "quire.cli.ledger.ledger_loss"
 MANAGE: Final = "quire.cli.ledger.ledger_manage"
-VERIFY: Final = "quire.cli.ledger.ledger_verify"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -100,7 +98,7 @@ def _add_data_verbs(noun: Noun) -> None:
 
 
 def _add_copying_verbs(noun: Noun) -> None:
-    verify = noun.verb("verify", later(VERIFY, "verify"), "read every entry of every replica")
+    verify = noun.verb("verify", later(MANAGE, "verify"), "read every entry of every replica")
     _add_ledger(verify)
     accept = noun.verb(
         "accept-loss",
@@ -117,10 +115,10 @@ def _add_copying_verbs(noun: Noun) -> None:
         "bookies that never return",
     )
     add_consent_option(accept)
-    export = noun.verb("export", later(COPY, "export"), "write a ledger to a file")
+    export = noun.verb("export", later(DATA, "export"), "write a ledger to a file")
     _add_ledger(export)
     export.add_argument("file", metavar="FILE", help="'-': the standard output")
-    load = noun.verb("import", later(COPY, "import_file"), "create a ledger from an exported file")
+    load = noun.verb("import", later(DATA, "import_file"), "create a ledger from an exported file")
     load.add_argument("file", metavar="FILE", help="'-': the standard input")
     _add_creation_options(load, quorum_from="the file")
 

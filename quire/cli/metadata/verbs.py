@@ -1,13 +1,13 @@
 """Declaration of the verbs of `quire metadata` and their arguments.
 
-Leaves the work to `metadata_check`, `metadata_dump`, `metadata_restore`, `metadata_compare` and
-`metadata_secure`.
+Leaves the work to `metadata_check`, `metadata_restore`, `metadata_secure` and `quire.cli.audit`.
 """
 
 import argparse
 
 from quire.cli.command_line import Noun, add_consent_option, later, positive
 
+CHECK = "quire.cli.metadata.metadata_check"
 RESTORE = "quire.cli.metadata.metadata_restore"
 SECURE = "quire.cli.metadata.metadata_secure"
 
@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     noun = Noun("metadata", "The stored metadata of the cluster.")
     noun.verb(
         "dump",
-        later("quire.cli.metadata.metadata_dump", "dump"),
+        later(RESTORE, "dump"),
         "print everything that a restore needs, one JSON object per line",
     )
     restore = noun.verb(
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     add_consent_option(restore)
     noun.verb(
         "compare",
-        later("quire.cli.metadata.metadata_compare", "compare"),
+        later(CHECK, "compare"),
         "list what bookies hold and the metadata does not know; status 1 if there is anything",
     )
     accept = noun.verb(
@@ -42,12 +42,12 @@ def parser() -> argparse.ArgumentParser:
     add_consent_option(accept)
     noun.verb(
         "check",
-        later("quire.cli.metadata.metadata_check", "check"),
+        later(CHECK, "check"),
         "read every record and compare them; status 1 if any is wrong",
     )
     audit = noun.verb(
         "audit",
-        later("quire.cli.audit.audit_list", "show"),
+        later("quire.cli.audit", "show"),
         "list the commands that changed the metadata, with who, when and the result",
     )
     audit.add_argument(

@@ -1,7 +1,6 @@
 """Declaration of the verbs of `quire repair` and their arguments.
 
-Leaves the work to `repair_settings`, `repair_status`, `repair_jobs`, `repair_explanation` and
-`repair_server`, which are imported only when needed.
+Leaves the work to `repair_manage` and `repair_server`, which are imported only when needed.
 """
 
 import argparse
@@ -9,12 +8,8 @@ import argparse
 from metadata.store.interface import SESSION_TIMEOUT_S
 from quire.cli.command_line import Noun, byte_rate, duration_s, later, ledger_id, positive
 
-SETTINGS = "quire.cli.repair.repair_settings"
-STATUS = "quire.cli.repair.repair_status"
-JOBS = "quire.cli.repair.repair_jobs"
-EXPLANATION = "quire.cli.repair.repair_explanation"
+MANAGE = "quire.cli.repair.repair_manage"
 SERVER = "quire.cli.repair.repair_server"
-SCRUB = "quire.cli.repair.repair_scrub"
 PAUSE_S_DEFAULT = 3600
 
 
@@ -22,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire repair`."""
     noun = Noun("repair", "Repair: copies that are made again after bookies are lost or drained.")
     status = noun.verb(
-        "status", later(STATUS, "status"), "show what is left to repair, and how long"
+        "status", later(MANAGE, "status"), "show what is left to repair, and how long"
     )
     status.add_argument(
         "--watch", action="store_true", help="show it again and again, until Ctrl-C"
@@ -38,7 +33,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_job_verbs(noun: Noun) -> None:
-    listing = noun.verb("list", later(JOBS, "list_jobs"), "list the published jobs, in their order")
+    listing = noun.verb(
+        "list", later(MANAGE, "list_jobs"), "list the published jobs, in their order"
+    )
     state = listing.add_mutually_exclusive_group()
     state.add_argument("--blocked", action="store_true", help="only jobs that are blocked")
     state.add_argument("--lost", action="store_true", help="only ledgers with lost entries")
@@ -52,7 +49,7 @@ def _add_job_verbs(noun: Noun) -> None:
     )
     explain = noun.verb(
         "explain",
-        later(EXPLANATION, "explain"),
+        later(MANAGE, "explain"),
         "show what each fragment of a ledger lacks, and why it is not repaired yet",
     )
     explain.add_argument("ledger", metavar="LEDGER", type=ledger_id, help="the ledger's id")
@@ -83,7 +80,7 @@ def _add_process_verbs(noun: Noun) -> None:
 def _add_request_verbs(noun: Noun) -> None:
     scrub = noun.verb(
         "scrub",
-        later(SCRUB, "scrub"),
+        later(MANAGE, "scrub"),
         "show the scrubs of bookies, or begin some at once",
         is_audited=True,
         audited_with="now",
@@ -91,7 +88,7 @@ def _add_request_verbs(noun: Noun) -> None:
     scrub.add_argument("--now", action="store_true", help="have the bookies checked at once")
     scrub.add_argument("bookies", nargs="*", metavar="BOOKIE", help="ids of bookies (default: all)")
     run = noun.verb(
-        "run", later(JOBS, "request"), "have ledgers checked and repaired first", is_audited=True
+        "run", later(MANAGE, "request"), "have ledgers checked and repaired first", is_audited=True
     )
     run.add_argument("ledgers", nargs="+", metavar="LEDGER", type=ledger_id, help="ids of ledgers")
 
@@ -99,7 +96,7 @@ def _add_request_verbs(noun: Noun) -> None:
 def _add_settings_verbs(noun: Noun) -> None:
     throttle = noun.verb(
         "throttle",
-        later(SETTINGS, "throttle"),
+        later(MANAGE, "throttle"),
         "limit the copying of the complete cluster, at once",
         is_audited=True,
     )
@@ -116,7 +113,7 @@ def _add_settings_verbs(noun: Noun) -> None:
         help="also limit what is read from one bookie",
     )
     pause = noun.verb(
-        "pause", later(SETTINGS, "pause"), "begin no repair for some time", is_audited=True
+        "pause", later(MANAGE, "pause"), "begin no repair for some time", is_audited=True
     )
     pause.add_argument(
         "--for",
@@ -126,10 +123,10 @@ def _add_settings_verbs(noun: Noun) -> None:
         metavar="TIME",
         help="such as 30m or 2h; copying goes on by itself afterwards (default: 1h)",
     )
-    noun.verb("resume", later(SETTINGS, "resume"), "end a pause", is_audited=True)
+    noun.verb("resume", later(MANAGE, "resume"), "end a pause", is_audited=True)
     settings = noun.verb(
         "settings",
-        later(SETTINGS, "settings"),
+        later(MANAGE, "settings"),
         "show all settings, or change some",
         is_audited=True,
         audited_with="changes",

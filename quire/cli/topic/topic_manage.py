@@ -1,17 +1,25 @@
-"""`quire topic create|list|show|grow|config|elect|delete`: administration of topics.
+"""`quire topic create|list|show|grow|config|elect|trim|delete`: administration of topics.
 
-Leaves access to brokers to `topic_access`, finding topics to `topic_lookup`, and the decisions to
-the brokers.
+Leaves access to brokers to `quire.operate.brokers`, finding topics to `quire.operate.topics`, the
+decisions to the brokers, and the deletion of records to the partition's leader.
+
+`trim` also skips lost ledgers: reads of a ledger that no bookie can return fail until the log
+begins after it.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from random import Random
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     ElectLeadersRequest,
@@ -20,21 +28,39 @@ from broker_layer.kafka.messages import (
     IncrementalAlterConfigsResponse,
 )
 from broker_layer.log.settings.topic_config_table import NO_EFFECT
-from quire.cli.command_line import require_consent
+from broker_layer.peer import PeerAddress
+from ledger_client.cluster_access import identity_of
+from metadata.errors import NodeNotFoundError
+from metadata.registry.cluster import open_cluster_store
+from metadata.topics.partition import PartitionKey
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.topic import TopicId
+from quire.cli.command_line import METADATA_VARIABLE, metadata_address, require_consent
 from quire.cli.output import Output
-from quire.cli.topic.topic_access import open_brokers
-from quire.errors import ExitCode, UsageError
-from quire.operate.brokers import BrokerAccess, require
+from quire.errors import CommandError, ExitCode, UsageError
+from quire.identity.client_file import NO_IDENTITY, ClientFile
+from quire.operate.brokers import (
+    BrokerAccess,
+    open_peers,
+    open_registered,
+    read_registrations,
+    require,
+)
 from quire.operate.fields import Json
 from quire.operate.topics import (
     NO_ID,
     SEE_LIST,
     TIMEOUT_MS,
     TOPIC_RESOURCE,
+    Place,
     ask_for_topic,
+    leader_of,
+    leaders_in,
     partition_rows,
     read_topics,
     replication_factors,
+    require_topic,
+    topic_metadata,
     topic_named,
     topic_settings,
 )
@@ -266,3 +292,99 @@ async def _settings(
     return settings, [
         each.name for each in shown if (each.documentation or "").startswith(NO_EFFECT)
     ]
+
+
+CLIENT_NAME = "quire-topic"
+
+
+@asynccontextmanager
+async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAccess]:
+    """Find the brokers; close the connections to them at the end of the block.
+
+    Raises NoBrokerError, MetadataError, UsageError, SecurityError.
+    """
+    rng, identity = Random(os.urandom(16)), _identity(arguments)
+    opening: AbstractAsyncContextManager[BrokerAccess]
+    if arguments.bootstrap:
+        address = _parsed(arguments.bootstrap)
+        opening = open_peers(CLIENT_NAME, (address,), (), identity, rng)
+    else:
+        store = await open_cluster_store(metadata_address(arguments), rng=rng)
+        try:
+            registrations = await read_registrations(store, rng)
+        finally:
+            await store.aclose()
+        listener = arguments.listener
+        opening = open_registered(CLIENT_NAME, registrations, identity, rng, listener=listener)
+    async with opening as brokers:
+        yield brokers
+
+
+def _identity(arguments: argparse.Namespace) -> ClientFile:
+    """Return the client's file of the cluster, which a broker's address makes optional."""
+    is_given = arguments.metadata or os.environ.get(METADATA_VARIABLE)
+    if arguments.bootstrap and not is_given:
+        return NO_IDENTITY
+    return identity_of(metadata_address(arguments))
+
+
+def _parsed(text: str) -> PeerAddress:
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isdecimal()):
+        raise UsageError(f"{text!r} is not HOST:PORT", try_next="--bootstrap 127.0.0.1:9092")
+    return PeerAddress(0, host.strip("[]"), int(port))
+
+
+class LedgerNotListedError(CommandError):
+    """The partition does not list the ledger."""
+
+    code = ExitCode.NOT_FOUND
+
+
+async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Make a partition begin at an offset, or after one of its ledgers."""
+    name, partition = arguments.topic, arguments.partition
+    async with open_brokers(arguments) as brokers:
+        response = await topic_metadata(brokers, [name])
+        topic_id = require_topic(response.topics[0], name).topic_id
+        if partition not in (each.partition_index for each in response.topics[0].partitions):
+            text = f"{name} has no partition {partition}"
+            raise UsageError(text, try_next=f"quire topic show {name}")
+        leader = leader_of(leaders_in(response), Place(name, partition))
+        offset = arguments.before
+        if offset is None:
+            offset = await _end_of(arguments, PartitionKey(TopicId(topic_id.bytes), partition))
+        plan = f"delete the records of {name}-{partition} below offset {offset}"
+        require_consent(arguments, plan)
+        asked = DeleteRecordsRequest.DeleteRecordsTopic
+        row = asked.DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[asked(name=name, partitions=[row])], timeout_ms=TIMEOUT_MS
+        )
+        answer = await brokers.ask_one(leader, request, DeleteRecordsResponse)
+    (deleted,) = answer.topics[0].partitions
+    require(deleted.error_code, try_next=f"quire topic show {name}")
+    output.record({"topic": name, "partition": partition, "start": deleted.low_watermark})
+    return ExitCode.DONE
+
+
+async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:
+    """Return the offset after a ledger of a partition."""
+    ledger_id, rng = arguments.ledger, Random(os.urandom(16))
+    store = await open_cluster_store(metadata_address(arguments), rng=rng)
+    try:
+        partitions = PartitionStore(store, rng)
+        record, _ = await partitions.get(key)
+        segments = await partitions.segments(key, record)
+    except NodeNotFoundError:
+        segments = ()
+    finally:
+        await store.aclose()
+    for segment in segments:
+        if segment.ledger_id == ledger_id:
+            if segment.end_offset is None:
+                text = f"ledger {ledger_id} is the newest of the partition and has no end yet"
+                raise CommandError(text, try_next="quire topic elect --help   (--unclean)")
+            return segment.end_offset
+    text = f"{arguments.topic}-{key.partition} lists no ledger {ledger_id}"
+    raise LedgerNotListedError(text, try_next="find the ledger's id in the broker's log")

@@ -1,7 +1,7 @@
 """Declaration of the verbs of `quire topic` and their arguments.
 
-Leaves administration to `topic_manage` and `topic_trim`, records to `topic_data`, and access to
-brokers to `topic_access`. They are imported only when a verb runs.
+Leaves administration to `topic_manage`, and records to `topic_data`. They are imported only when a
+verb runs.
 """
 
 import argparse
@@ -14,7 +14,6 @@ from quire.cli.output import Output
 
 MANAGE: Final = "quire.cli.topic.topic_manage"
 DATA: Final = "quire.cli.topic.topic_data"
-TRIM: Final = "quire.cli.topic.topic_trim"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,7 +54,7 @@ def _add_management(noun: Noun) -> None:
         help="continue without acknowledged records that no replica can return: they are lost",
     )
     add_consent_option(elect)
-    trim = _verb(noun, "trim", TRIM, "delete the oldest records of a partition")
+    trim = _verb(noun, "trim", MANAGE, "delete the oldest records of a partition")
     trim.add_argument("--partition", type=not_negative, metavar="N", required=True)
     until = trim.add_mutually_exclusive_group(required=True)
     until.add_argument("--before", type=not_negative, metavar="OFFSET", help="the new first offset")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bookie.options import OPTIONS, TABLE, load_options
+from bookie.options import OPTIONS, load_options
 from bookie.several_options import flags_of, has_several, load_several
-from quire.cli.server_options import add_option_flags
+from quire.cli.servers import BOOKIE, add_option_flags
 from quire.server.errors import OptionError
 
 TWO = """
@@ -108,7 +108,7 @@ def test_invalid_tables_are_refused() -> None:
 def test_flags_give_the_same_options_again() -> None:
     first, _ = load_several(TWO, {"QUIRE_BOOKIE_DIE_WITH_PARENT": "true"}, {"disk_low_mark": 0.5})
     parser = argparse.ArgumentParser()
-    add_option_flags(parser, TABLE, OPTIONS, "store_true")
+    add_option_flags(BOOKIE, "store_true", parser)
     read = vars(parser.parse_args(flags_of(first)))
     given = {name: value for name, value in read.items() if name in OPTIONS and value is not None}
     assert load_options(None, {}, given) == first

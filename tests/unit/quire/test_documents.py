@@ -1,6 +1,5 @@
 """Files, commands and metrics that the documents name exist."""
 
-import importlib
 import re
 import shlex
 from pathlib import Path
@@ -14,7 +13,7 @@ from bookie.server.server_counters import ServerCounters
 from broker_layer.kafka.versions import ADVERTISED
 from metadata.repair.scrub import NEVER_SCRUBBED
 from quire.cli.bookie.verbs import parser
-from quire.cli.main import NOUNS
+from quire.cli.main import parser_of
 from quire.server.process_metrics import ProcessMetrics
 from tests.support.bookie.manual_storage import ManualStorage
 
@@ -73,8 +72,7 @@ def test_every_command_of_the_runbooks_can_be_read() -> None:
     text = (ROOT / "docs/runbooks.md").read_text()
     commands = re.findall(r"^ *\$ quire (\w+) ([^>\n]*)", text, re.M)
     for noun, words in commands:
-        module, _ = NOUNS[noun]
-        importlib.import_module(module).parser().parse_args(shlex.split(words))
+        parser_of(noun).parse_args(shlex.split(words))
     verbs = {words.split()[0] for noun, words in commands if noun == "metadata"}
     assert verbs == {"dump", "restore", "check", "compare", "accept-restore"}
 

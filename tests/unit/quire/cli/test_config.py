@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.cli.config import parser
-from quire.cli.config_lines import located
+from quire.cli.config import located, parser
 from quire.cli.output import Output
 from quire.errors import UsageError
 

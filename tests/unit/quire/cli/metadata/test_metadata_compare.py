@@ -3,7 +3,7 @@
 import pytest
 
 from metadata.ids import LedgerId
-from quire.cli.metadata import metadata_compare
+from quire.cli.metadata import metadata_check
 from quire.cli.metadata.verbs import parser
 from quire.errors import ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile
@@ -46,7 +46,7 @@ class Admin:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     made = Admin()
-    monkeypatch.setattr(metadata_compare, "get_json", made.get)
+    monkeypatch.setattr(metadata_check, "get_json", made.get)
     return made
 
 

@@ -6,8 +6,8 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.cli.repair import repair_scrub
-from quire.cli.repair.repair_scrub import ScrubOffError
+from quire.cli.repair import repair_manage
+from quire.cli.repair.repair_manage import ScrubOffError
 from quire.cli.repair.verbs import parser
 from quire.operate.bookie_changes import NoSuchBookieError
 from tests.support.quire.memory_cluster import MemoryCluster
@@ -18,7 +18,7 @@ A, B = BookieId("a"), BookieId("b")
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair_scrub, "wall_clock_ms", lambda: NOW_MS)
+    monkeypatch.setattr(repair_manage, "wall_clock_ms", lambda: NOW_MS)
 
 
 async def test_scrubs_are_shown(memory_cluster: MemoryCluster) -> None:

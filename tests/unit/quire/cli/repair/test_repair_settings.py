@@ -6,7 +6,7 @@ import pytest
 
 from metadata.errors import InvalidRepairSettingError
 from metadata.repair.settings import DEFAULTS
-from quire.cli.repair import repair_settings
+from quire.cli.repair import repair_manage
 from quire.cli.repair.verbs import parser
 from quire.errors import UsageError, exit_code
 from tests.support.quire.memory_cluster import MemoryCluster
@@ -32,7 +32,7 @@ async def test_the_throttle(memory_cluster: MemoryCluster) -> None:
 async def test_a_pause_ends_by_itself(
     memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repair_settings, "wall_clock_ms", lambda: NOW_MS)
+    monkeypatch.setattr(repair_manage, "wall_clock_ms", lambda: NOW_MS)
     await memory_cluster.create()
     for words, minutes in ((("--for", "30m"), 30), ((), 60)):
         _, row = await memory_cluster.run(parser(), "pause", *words, "-o", "json")

@@ -6,8 +6,8 @@ from typing import SupportsIndex
 
 import pytest
 
-from quire.cli.topic import missing_answers
-from quire.cli.topic.missing_answers import MissingAnswers
+from quire.cli.topic import topic_data
+from quire.cli.topic.topic_data import MissingAnswers
 from quire.server.overriding import override
 from tests.until import WAIT_S
 
@@ -38,7 +38,7 @@ class Waiting(deque[Record]):
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_answers, "LOOK_S", 0.001)
+    monkeypatch.setattr(topic_data, "LOOK_S", 0.001)
 
 
 def watched(

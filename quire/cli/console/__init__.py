@@ -1,5 +1,0 @@
-"""`quire console`.
-
-- `verbs`: arguments.
-- `console_server`: the console in this process.
-"""
