@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.processes import Metered, PeakMemory, usage_of
 from ledger_client import ClientConfig, LedgerClient
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 
 

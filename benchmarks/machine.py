@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.measures import latency_figures, megabytes_per_second
-from quire.bench.compare.machine import processor
+from quire.bench.comparison import processor
 
 SYNC_PROBE_COUNT: Final = 300
 SYNC_PROBE_BYTES: Final = 1024

@@ -1,7 +1,7 @@
 """Computations for the benchmarks: percentiles, orders and schedules.
 
 Leaves taking the samples to the scripts, printing them to `benchmarks.report`, and medians with
-ranges to `quire.bench.compare.spreads`.
+ranges to `quire.bench.figures`.
 
 Invariants: pure; percentiles are exact (nearest rank over every sample, without buckets).
 """

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
 from benchmarks.measures import is_met
-from quire.bench.compare.spreads import spread
+from quire.bench.figures import spread
 
 UNITS: Final = {
     "MB_per_s": 1,

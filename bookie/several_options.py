@@ -1,7 +1,7 @@
 """Options of several bookies on one machine, from one configuration file.
 
 Leaves the options of one bookie to `bookie.options`, and running the bookies to
-`quire.operate.bookie_group`.
+`quire.local.bookie_group`.
 
 Format: one `[[bookie]]` table per bookie, with at least its `data_dir`; an optional table
 `[bookie_defaults]` holds shared options. `QUIRE_BOOKIE_<OPTION>`, `QUIRE_METADATA` and flags

@@ -25,7 +25,6 @@ What a person uses:
 - `operate/`: health, summaries and plans, which command line and console both show.
 - `offline/`: directory of a stopped bookie.
 - `bench/`: comparisons of ways to replicate.
-- `repair_beside`: process of repair beside a bookie.
 - `demo`: the guided demo.
 - `missing_packages`: packages that are not installed, and the extra that installs them.
 - `errors`: failures of commands, and exit statuses.

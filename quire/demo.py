@@ -23,7 +23,7 @@ from ledger_client import LedgerClient, LedgerError, LedgerInfo, LedgerWriter, Q
 from metadata.cancelling import cancel_and_wait
 from metadata.registry.directory import JITTER_S
 from quire.errors import UsageError
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from quire.operate.fields import describe_bytes
 from quire.operate.pipelined_append import PipelinedAppend

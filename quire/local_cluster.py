@@ -1,8 +1,9 @@
 """A complete cluster on this machine, for tests and first steps: real ZooKeeper, bookies and
 brokers.
 
-Leaves one process to `quire.local.child_process`, one bookie to `quire.local.local_bookie`, one
-broker to `quire.local.local_broker`, and ZooKeeper to `metadata.store.embedded`.
+Leaves one server to `quire.local.local_server`, ZooKeeper to `metadata.store.embedded`, and
+listening to the servers: a port that is free here may be taken before its server starts, which then
+ends with that error.
 
 Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `bookie-<n>.port` and
 `broker-<n>.port`, the same with `.admin-port`, `console.port`, `logs/`, `lock`; `tls/` if it is
@@ -14,6 +15,7 @@ free; one cluster at a time uses a directory.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import shutil
@@ -27,16 +29,17 @@ import ledger_client.own_packages  # noqa: F401 - fails if one of Quire's packag
 from metadata.registry.cluster import create_cluster, open_cluster_store
 from metadata.security.user_store import UserStore
 from metadata.store.embedded import START_TIMEOUT_S, EmbeddedZooKeeper
-from metadata.store.embedded_ports import HOST
+from metadata.store.embedded_ports import HOST, free_port, is_free
 from quire.errors import LocalClusterError, UnusableDirectoryError
 from quire.identity.sasl.credentials import ScramMechanism, new_credential
 from quire.identity.secret_files import read_secret
-from quire.local.kept_ports import kept_port
-from quire.local.local_bookie import LocalBookie
-from quire.local.local_broker import LocalBroker
-from quire.local.local_console import NAME as CONSOLE_NAME
-from quire.local.local_console import LocalConsole
-from quire.local.local_server import LocalServer
+from quire.local.local_server import (
+    CONSOLE_NAME,
+    LocalBookie,
+    LocalBroker,
+    LocalConsole,
+    LocalServer,
+)
 from quire.local.secure_directory import CLIENT_NAME, SecureDirectory
 from quire.local.starting import scaled_s, start_all
 
@@ -313,3 +316,15 @@ class LocalCluster:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def kept_port(path: Path) -> int:
+    """Return the port in a file if it is free, or else any free port, which the file then has."""
+    with contextlib.suppress(OSError, ValueError):
+        last = int(path.read_text())
+        if last > 0 and is_free(last):
+            return last
+    port = free_port()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{port}\n")
+    return port

@@ -18,7 +18,7 @@ from benchmarks.ledgers.raw_client import raw_throughput
 from benchmarks.ledgers.workload import Load
 from benchmarks.runner import Bench, run
 from ledger_client import Quorum
-from quire.bench.compare.spreads import spread
+from quire.bench.figures import spread
 
 SLOWDOWN_MAX: Final = 0.10
 ENTRY_BYTES: Final = 1024

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.measures import is_met
 from benchmarks.peers.workloads import Case, Samples, Subject, Workload
-from quire.bench.compare.spreads import spread
+from quire.bench.figures import spread
 
 DIGITS: Final = {"entries_per_s": 0, "MB_per_s": 1, "ms": 2, "MB": 0}
 

@@ -1,6 +1,6 @@
 """`quire bench compare|report`: side-by-side measurements of ways to replicate while faults strike.
 
-Leaves running them to `quire.bench.compare.runner`, and the page to `quire.bench.compare.report`.
+Leaves running them to `quire.bench.runner`, and the page to `quire.bench.report`.
 """
 
 import argparse
@@ -18,11 +18,10 @@ from quire.errors import ExitCode, UsageError
 from quire.operate.fields import Json
 
 if TYPE_CHECKING:
-    from quire.bench.compare.comparison import Comparison
-    from quire.bench.compare.figures import Figure
-    from quire.bench.compare.results import FailedRun, RunResult
-    from quire.bench.compare.runner import Plan
-    from quire.bench.compare.spreads import Spread
+    from quire.bench.comparison import Comparison
+    from quire.bench.figures import Figure, Spread
+    from quire.bench.results import FailedRun, RunResult
+    from quire.bench.runner import Plan
 
 RATE: Final = 1_000.0
 ENTRY_BYTES: Final = 1_024
@@ -93,7 +92,7 @@ def _add_options(compare: argparse.ArgumentParser) -> None:
 
 
 async def _compare(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.bench.compare.comparison import ResultsError, locked
+    from quire.bench.comparison import ResultsError, locked
 
     if arguments.list:
         return _list(output)
@@ -106,15 +105,14 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _compare_into(directory: Path, arguments: argparse.Namespace, output: Output) -> int:
-    from quire.bench.compare import machine
-    from quire.bench.compare.comparison import read_comparison, write_machine, write_run
-    from quire.bench.compare.results import FailedRun
-    from quire.bench.compare.runner import run_all
+    from quire.bench.comparison import describe_machine, read_comparison, write_machine, write_run
+    from quire.bench.results import FailedRun
+    from quire.bench.runner import run_all
 
     plan = _plan(arguments, directory)
     output.remark(_time_text(plan))
     progress = Progress(output, "ran", "runs", len(list(plan.cells())))
-    write_machine(directory, machine.describe())
+    write_machine(directory, describe_machine())
 
     def take(run: "RunResult | FailedRun") -> None:
         write_run(directory, run)
@@ -140,7 +138,7 @@ async def _compare_into(directory: Path, arguments: argparse.Namespace, output: 
 
 
 async def _report(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.bench.compare.comparison import ResultsError, read_comparison
+    from quire.bench.comparison import ResultsError, read_comparison
 
     try:
         comparison = await asyncio.to_thread(read_comparison, Path(arguments.out))
@@ -156,9 +154,9 @@ async def _report(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _plan(arguments: argparse.Namespace, directory: Path) -> "Plan":
-    from quire.bench.compare import configurations, scenarios
-    from quire.bench.compare.comparison import next_repetition
-    from quire.bench.compare.runner import Plan
+    from quire.bench import configurations, scenarios
+    from quire.bench.comparison import next_repetition
+    from quire.bench.runner import Plan
 
     rates: tuple[float, ...] = arguments.sweep or (arguments.rate,)
     names = chosen(arguments.scenarios, list(scenarios.BY_NAME), "scenario", SEE_LIST)
@@ -187,7 +185,7 @@ def _time_text(plan: "Plan") -> str:
 
 
 def _list(output: Output) -> int:
-    from quire.bench.compare import configurations, scenarios
+    from quire.bench import configurations, scenarios
 
     with output.listing("kind", "name", "says") as listing:
         for configuration in configurations.CONFIGURATIONS:
@@ -205,7 +203,7 @@ def _report_failure(run: "RunResult | FailedRun", output: Output) -> None:
 
 
 async def _draw(comparison: "Comparison", directory: Path, output: Output) -> None:
-    from quire.bench.compare.report.page import render
+    from quire.bench.report_page import render
 
     path = directory / PAGE_NAME
     try:
@@ -218,9 +216,8 @@ async def _draw(comparison: "Comparison", directory: Path, output: Output) -> No
 
 
 def _print(comparison: "Comparison", output: Output) -> None:
-    from quire.bench.compare import figures
-    from quire.bench.compare.choosing.advice import advise, as_json
-    from quire.bench.compare.choosing.recommendation import recommend
+    from quire.bench import figures
+    from quire.bench.choosing import advise, as_json, recommend
 
     columns = [figure for figure in figures.FIGURES if output.as_json or figure.name in SHOWN]
     rows = [
@@ -256,7 +253,7 @@ def _row(
     columns: Sequence["Figure"],
     output: Output,
 ) -> dict[str, Json]:
-    from quire.bench.compare import figures
+    from quire.bench import figures
 
     runs = comparison.of(scenario, configuration, rate)
     row: dict[str, Json] = {
@@ -271,7 +268,7 @@ def _row(
 
 
 def _cell(spread: "Spread | None", figure: "Figure", output: Output) -> Json:
-    from quire.bench.compare import figures
+    from quire.bench import figures
 
     if not output.as_json:
         return figures.show(spread, figure.digits)

@@ -15,9 +15,8 @@ from quire.cli.output import Output
 from quire.cli.repair.repair_manage import CLEAR_SCREEN
 from quire.errors import ExitCode
 from quire.operate.fields import Json, describe_bytes
-from quire.operate.rates import Change
 from quire.operate.repair_summary import read_summary
-from quire.operate.watch import BOOKIE, BROKER, Reading, Server, read_all, servers_of
+from quire.operate.watch import BOOKIE, BROKER, Change, Reading, Server, read_all, servers_of
 
 
 def parser() -> argparse.ArgumentParser:

@@ -28,9 +28,7 @@ from quire.server.errors import OptionError
 from quire.server.option_reading import known_name
 
 if TYPE_CHECKING:
-    from quire.local.local_bookie import LocalBookie
-    from quire.local.local_broker import LocalBroker
-    from quire.local.local_console import LocalConsole
+    from quire.local.local_server import LocalBookie, LocalBroker, LocalConsole
     from quire.local_cluster import LocalCluster
 
 LOOK_PERIOD_S: Final = 1.0

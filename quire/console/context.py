@@ -15,7 +15,7 @@ from aiohttp import web
 from ledger_client.cluster_access import Cluster
 from metadata.store.interface import SessionState
 from quire.console.admin_servers import AdminServers
-from quire.console.latency.append_ring import AppendRing
+from quire.console.latency import AppendRing
 from quire.console.survey import Survey
 from quire.console.templating import Templates
 from quire.identity.client_file import ClientFile

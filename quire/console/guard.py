@@ -1,17 +1,22 @@
-"""What each request needs before a page serves it, and the headers of each answer.
+"""What each request needs before a page serves it, headers of answers, and who has logged in.
 
-Leaves which hosts, origins and forms are right to `access`, logins to `sessions`, and certificates
-and the token of programs to `quire.server.admin`.
+Leaves which hosts, origins and forms are right to `access`, certificates and the token of programs
+to `quire.server.admin`, and comparing tokens, in forms and in headers together, to
+`quire.server.token_check`.
 
 Invariants: only a route that `context.Route` declares as open is served without a login where one
 is needed; only a request with a login, from a page of this console, with the form's token, changes
 anything, and only if the console allows it; each change is in the audit log; one request takes at
 most the time of its route, or AWAY_S_MAX without the metadata service, and its failure affects no
-other.
+other. A session ends SESSION_S after its login, and when the console stops; at most SESSIONS_MAX
+exist, the oldest one ends first.
 """
 
 import asyncio
-from collections.abc import Mapping
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -31,12 +36,11 @@ from quire.console.context import (
     Viewer,
     see_other,
 )
-from quire.console.sessions import Sessions
 from quire.errors import CommandError, ExitCode
 from quire.identity.errors import SecurityError
 from quire.operate.admin_api import AdminApiError
 from quire.server.admin import AUTHORIZATION, BEARER, AdminAccess
-from quire.server.token_check import TooManyLoginsError
+from quire.server.token_check import TokenCheck, TooManyLoginsError
 
 AWAY_S_MAX: Final = 2.0
 """Time for one page while there is no connection to the metadata service."""
@@ -69,6 +73,66 @@ TITLES: Final[Mapping[int, str]] = {
     500: "The console failed",
     503: "The cluster did not answer",
 }
+
+
+SESSION_S: Final = 12 * 3600.0
+SESSIONS_MAX: Final = 1_000
+TOKEN_BYTES: Final = 32
+_FORM_KEY: Final = b"form:"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One login."""
+
+    name: str
+    """Who logged in, for the audit log."""
+    ends_s: float
+
+
+class Sessions:
+    """Sessions of one console."""
+
+    def __init__(self, token: str, now: Callable[[], float]) -> None:
+        self._check = TokenCheck(token, now)
+        self._now = now
+        self._key = secrets.token_bytes(TOKEN_BYTES)
+        self._by_id: dict[str, Session] = {}
+
+    def is_token(self, token: str, address: str) -> bool:
+        """Return whether a client of an address sends the token. Raises TooManyLoginsError."""
+        return self._check.is_token(token, address)
+
+    def log_in(self, token: str, address: str) -> str | None:
+        """Return the id of a new session; None if the token is wrong. Raises TooManyLoginsError."""
+        if not self.is_token(token, address):
+            return None
+        now_s = self._now()
+        while len(self._by_id) >= SESSIONS_MAX:
+            del self._by_id[next(iter(self._by_id))]
+        session_id = secrets.token_urlsafe(TOKEN_BYTES)
+        self._by_id[session_id] = Session("console token", now_s + SESSION_S)
+        return session_id
+
+    def get(self, session_id: str) -> Session | None:
+        """Return a session; None if there is none, or it has ended."""
+        found = self._by_id.get(session_id)
+        if found is not None and found.ends_s <= self._now():
+            del self._by_id[session_id]
+            return None
+        return found
+
+    def log_out(self, session_id: str) -> None:
+        """End a session."""
+        self._by_id.pop(session_id, None)
+
+    def form_token(self, holder: str) -> str:
+        """Return the token of all forms of one session, or of one principal with a certificate."""
+        return hmac.new(self._key, _FORM_KEY + holder.encode(), hashlib.sha256).hexdigest()
+
+    def is_form_token(self, holder: str, given: str) -> bool:
+        """Return whether a form has the token of its holder."""
+        return hmac.compare_digest(self.form_token(holder).encode(), given.encode())
 
 
 @dataclass(frozen=True, slots=True)

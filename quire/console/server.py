@@ -19,14 +19,13 @@ from metadata.store.interface import SessionState
 from quire.console.admin_servers import AdminServers
 from quire.console.cluster_metrics import read_cluster_metrics
 from quire.console.context import ConsoleContext, Handler, Route
-from quire.console.guard import Guard
-from quire.console.latency.append_pings import AppendPings
+from quire.console.guard import TOKEN_BYTES, Guard, Sessions
+from quire.console.latency import AppendPings
 from quire.console.options import ConsoleOptions
 from quire.console.pages.bookie_page import BookiePages
 from quire.console.pages.cluster_page import ClusterPages
 from quire.console.pages.groups_page import GroupPages
-from quire.console.pages.ledger_list import LedgerListPages
-from quire.console.pages.ledger_page import LedgerPages
+from quire.console.pages.ledger_page import LedgerListPages, LedgerPages
 from quire.console.pages.ledger_tail import LedgerTailPages
 from quire.console.pages.live_messages import LiveMessages
 from quire.console.pages.login import LoginPages
@@ -35,7 +34,6 @@ from quire.console.pages.repair_page import RepairPages
 from quire.console.pages.reports_page import ReportPages
 from quire.console.pages.topics_page import TopicPages
 from quire.console.pages.transactions_page import TransactionPages
-from quire.console.sessions import TOKEN_BYTES, Sessions
 from quire.console.survey import Survey
 from quire.console.templating import Templates, load_static
 from quire.identity.client_file import ClientFile

@@ -1,7 +1,10 @@
 """One server of a local cluster, as a process that can be killed, paused and restarted.
 
-Leaves the process to `quire.local.child_process`, and its options to `quire.local.local_bookie`,
-`quire.local.local_broker` and `quire.local.local_console`.
+Leaves the process to `quire.local.child_process`, and the servers to the commands `quire bookie
+run`, `quire broker run` and `quire console`.
+
+Invariant: a restarted bookie has its old directory, and therefore its old id; a restarted server
+has its old ports, so that clients find it again.
 """
 
 import json
@@ -9,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from quire.local.child_process import OWN_VARIABLES, ChildProcess, child_variables
 from quire.local.starting import scaled_s
@@ -143,3 +147,120 @@ class LocalServer:
     def _known(self) -> _Ready:
         assert self._ready is not None, "it was never started"
         return self._ready
+
+
+BOOKIE_READY_S: Final = 30.0
+RESERVE_BYTES: Final = 1024 * 1024
+"""Reserve for emergencies, far below that of a bookie with a separate disk, because several share a
+laptop's disk."""
+SEGMENT_BYTES: Final = 16 * 1024 * 1024
+"""Size of a segment. Each bookie reserves space for one more segment, and four bookies share this
+disk."""
+
+
+class LocalBookie(LocalServer):
+    """A bookie: its id and its directory."""
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        log_path: Path,
+        metadata_uri: str,
+        other_options: Mapping[str, str],
+    ) -> None:
+        """`other_options` are options of `quire bookie run`, which override those of a local
+        cluster.
+        """
+        self.data_dir = data_dir
+        flags = {
+            "data-dir": str(data_dir),
+            "metadata": metadata_uri,
+            "format-if-empty": name,
+        }
+        options = {
+            "reserve_bytes_min": str(RESERVE_BYTES),
+            "reserve_share": "0",
+            "segment_bytes_max": str(SEGMENT_BYTES),
+            "disk_high_mark": "1.0",
+            "disk_low_mark": "0.99",
+            "location": f"/local/{name}/{name}",
+            **{key.replace("-", "_"): value for key, value in other_options.items()},
+        }
+        super().__init__(
+            ("bookie", "run"), name, flags, options, log_path, ready_timeout_s=BOOKIE_READY_S
+        )
+
+    @property
+    def id(self) -> str:
+        """The bookie's id, which never changes."""
+        return self._known.id
+
+
+BROKER_READY_S: Final = 60.0
+HOST: Final = "127.0.0.1"
+SESSION_TIMEOUT_S: Final = 6.0
+"""Time after which a killed broker's partitions are led by other brokers, or by itself if
+restarted."""
+STATE_PARTITIONS: Final = 4
+"""Number of partitions of each internal topic, which is enough for a laptop."""
+DEFAULT_REPLICATION_FACTOR_MAX: Final = 3
+
+
+class LocalBroker(LocalServer):
+    """A broker and its id; its address is for `bootstrap.servers`."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        log_path: Path,
+        metadata_uri: str,
+        ports: Mapping[str, int],
+        bookie_count: int,
+        other_options: Mapping[str, str],
+    ) -> None:
+        """`ports` has the port of each listener under its security protocol, the one for other
+        brokers first. `other_options` are options of `quire broker run`, which override those of a
+        local cluster.
+        """
+        self.id = broker_id
+        name = f"broker-{broker_id}"
+        factor = max(1, min(DEFAULT_REPLICATION_FACTOR_MAX, bookie_count))
+        flags = {
+            "broker-id": str(broker_id),
+            "metadata": metadata_uri,
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
+        }
+        options = {
+            "rack": name,
+            "session_timeout_s": str(SESSION_TIMEOUT_S),
+            "offsets_topic_partitions": str(STATE_PARTITIONS),
+            "transaction_topic_partitions": str(STATE_PARTITIONS),
+            "default_replication_factor": str(factor),
+            "group_initial_rebalance_delay_ms": "0",
+            **{key.replace("-", "_"): value for key, value in other_options.items()},
+        }
+        super().__init__(
+            ("broker", "run"), name, flags, options, log_path, ready_timeout_s=BROKER_READY_S
+        )
+
+
+CONSOLE_READY_S: Final = 30.0
+CONSOLE_NAME: Final = "console"
+
+
+class LocalConsole(LocalServer):
+    """A console; its address is a URL for browsers."""
+
+    def __init__(
+        self, log_path: Path, metadata_uri: str, port: int, other_options: Mapping[str, str]
+    ) -> None:
+        """`other_options` are options of `quire console`. With port 0 the kernel chooses one."""
+        super().__init__(
+            (CONSOLE_NAME,),
+            CONSOLE_NAME,
+            {"metadata": metadata_uri, "port": str(port)},
+            {key.replace("-", "_"): value for key, value in other_options.items()},
+            log_path,
+            ready_timeout_s=CONSOLE_READY_S,
+        )

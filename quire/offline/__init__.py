@@ -1,8 +1,6 @@
 """Inspection of a stopped bookie's directory, offline.
 
 - `stopped`: lock, segment files and index.
-- `segment_report`: one row for each segment file.
-- `dump`: records of one segment file.
-- `index_rebuild`: a new index from the old one and every segment.
-- `index_swap`: exchange of an index for a new one.
+- `segments`: one row for each segment file, and the records of one.
+- `index_rebuild`: a new index from the old one and every segment, in its place.
 """

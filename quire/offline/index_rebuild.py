@@ -1,7 +1,6 @@
 """A new index for a stopped bookie, built from its old index and every segment.
 
-Leaves the replacement of the old index to `quire.offline.index_swap`, and the stored forms to
-`bookie.index.index_pages`.
+Leaves the stored forms to `bookie.index.index_pages`.
 
 The new index guarantees what the old index guaranteed, and no more:
 
@@ -17,18 +16,26 @@ If the old index cannot account for its states, a tombstone or a fence may be lo
 built without consent; with consent, the remaining states are kept (none of a file that lacks
 pages), and the next start indexes every segment in limbo.
 
-Invariants: the old index is only read; memory is bounded by one page and one segment's list.
+Format: the old index stays as `index/data.mdb.old-N`, N from 1, unless it is to be discarded.
+
+Invariants: the old index is only read; memory is bounded by one page and one segment's list; at
+every moment `index/data.mdb` is the complete old index or the complete new one, also after a loss
+of power.
 Source: protocol rules 2.4, 10.2; storage design, "Index".
 """
 
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from bookie.errors import BookieError, IndexFileError
 from bookie.files.disk import Disk
+from bookie.files.index_lmdb import DATA_NAME
 from bookie.files.index_store import OrderedStore, StoreTransaction
 from bookie.index import (
     horizon_pages,
@@ -394,3 +401,39 @@ def _settle(ledgers: list[int], unproven: dict[int, None], transaction: StoreTra
             state.limbo = state.fenced = True
         highest = highest_run(transaction, ledger_id)
         transaction.put(key, state.encode(max(highest, state.highest)))
+
+
+OLD_PREFIX = f"{DATA_NAME}.old-"
+
+
+def remove_unfinished(data_dir: Path) -> None:
+    """Remove the unfinished index of an interrupted rebuild."""
+    if (data_dir / NEW_NAME).exists():
+        shutil.rmtree(data_dir / NEW_NAME)
+
+
+def swap_index(data_dir: Path, *, discards_old: bool) -> Path | None:
+    """Replace the old index by the new one, durably; return the old one's path if it is kept."""
+    index, new = data_dir / INDEX_NAME, data_dir / NEW_NAME / DATA_NAME
+    current = index / DATA_NAME
+    kept = None if discards_old else index / f"{OLD_PREFIX}{_next_number(index)}"
+    if kept is not None:
+        kept.hardlink_to(current)
+        _sync_directory(index)
+    new.replace(current)
+    _sync_directory(index)
+    shutil.rmtree(new.parent)
+    return kept
+
+
+def _next_number(index: Path) -> int:
+    digits = [path.name.removeprefix(OLD_PREFIX) for path in index.glob(f"{OLD_PREFIX}*")]
+    return 1 + max((int(each) for each in digits if each.isdecimal()), default=0)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

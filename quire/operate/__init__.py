@@ -5,7 +5,6 @@ Leaves questions and formats to `quire.cli` and `quire.console`.
 - `fields`: values as JSON, and fields as people read them.
 - `as_json`: records of the metadata as JSON.
 - `admin_api`: calls to a bookie's admin server.
-- `bookie_group`: several bookies of one machine, started again when they end.
 - `bookie_check`: reads the log of a stopped bookie, and reports damage.
 - `assessment`: ledgers that lack copies, and records that disagree.
 - `health`: health of a cluster: its bookies, and the copies of its ledgers.
@@ -16,9 +15,7 @@ Leaves questions and formats to `quire.cli` and `quire.console`.
 - `bookie_changes`: changes of bookies, with the checks before them.
 - `drain_plan`: what draining a bookie would move.
 - `repair_explanation`: what a ledger lacks, and why it is not repaired yet.
-- `damaged_parts`: damaged entries of a ledger, and whether each needs a repair.
-- `scrub_summary`: state of each bookie's scrub.
-- `repair_summary`: state of repair in one sentence, and its figures.
+- `repair_summary`: state of repair and of scrubs in one sentence, and its figures.
 - `repair_jobs`: published jobs, and jobs that an operator publishes.
 - `brokers`: access to the brokers of a cluster.
 - `topics`: topics, their partitions, leaders and offsets.
@@ -26,8 +23,6 @@ Leaves questions and formats to `quire.cli` and `quire.console`.
 - `ledger_file`: a ledger as one file, for export and import.
 - `pipelined_append`: groups of entries without waiting for each.
 - `server_versions`: oldest version of a cluster's servers, and whether an upgrade is complete.
-- `scrape`: one reading of a server's metrics. Pure.
-- `rates`: what a server does per second, from two readings. Pure.
-- `watch`: readings of all servers that are up.
+- `watch`: readings of all servers that are up, and what each does per second.
 - `bundle`: one file with what is known of a cluster, without secrets.
 """

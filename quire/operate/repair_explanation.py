@@ -1,19 +1,21 @@
-"""What each fragment of a ledger lacks, and why it is not repaired yet.
+"""What each fragment of a ledger lacks, which entries are damaged, and why it is not repaired yet.
 
-Leaves what a ledger needs to `quire.repair.needs`, and which damaged entries need a repair to
-`quire.operate.damaged_parts`.
+Leaves what a ledger needs to `quire.repair.needs`.
 
-Source: protocol rules 9.1, 9.3 and 9.12; docs/repair.md.
+Invariant: the damaged parts that are repairable are those of `quire.repair.bad_entries`.
+
+Source: protocol rules 9.1, 9.3 and 9.12; docs/repair.md, "Scrub".
 """
 
 import contextlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from ledger_client.cluster_access import Cluster
 from metadata.errors import NodeNotFoundError
-from metadata.ids import BookieId, LedgerId
+from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.repair.auditor_election import read_auditor_id
 from metadata.repair.claims import Claim, ClaimStore
@@ -25,10 +27,9 @@ from metadata.repair.scrub import ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings import RepairSettings
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.operate.damaged_parts import DamagedPart, Unrepaired, damaged_parts
 from quire.operate.fields import Json
 from quire.operate.repair_summary import copied_text, urgency_text
-from quire.repair.bad_entries import BadEntries
+from quire.repair.bad_entries import BadEntries, bad_entries
 from quire.repair.needs import (
     Cause,
     RepairClass,
@@ -38,6 +39,66 @@ from quire.repair.needs import (
     needs_of,
 )
 from quire.repair.standing import Standing, Standings, standing_of
+
+
+class Unrepaired(StrEnum):
+    """Why damaged entries are not repaired where they are."""
+
+    OPEN = (
+        "once the fragment, or an in-sync ledger, is closed: until then its writer may change them"
+    )
+    NOT_A_MEMBER = "not needed: the ledger does not name this bookie for these entries"
+    LOST = "not needed: the loss of these entries was accepted"
+    AFTER_THE_END = "not needed: the ledger ends before these entries"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedPart:
+    """Damaged entries of one fragment on one bookie."""
+
+    entries: BadEntries
+    why_not: Unrepaired | None
+    """None if they are repairable."""
+
+
+def damaged_parts(
+    ledger: LedgerMetadata, scrubs: Mapping[BookieId, ScrubRecord]
+) -> list[DamagedPart]:
+    """Return all damaged entries of a ledger, by bookie, in the order of entries."""
+    found: list[DamagedPart] = []
+    for bookie_id, record in sorted(scrubs.items()):
+        reported = record.bad_of(ledger.ledger_id)
+        parts = [DamagedPart(each, None) for each in bad_entries(ledger, bookie_id, reported)]
+        for start, end, why_not in _spans_without_repair(ledger, bookie_id):
+            for each in reported:
+                first, last = max(each.first_entry_id, start), min(each.last_entry_id, end)
+                if first <= last:
+                    entries = BadEntries(bookie_id, EntryId(first), EntryId(last))
+                    parts.append(DamagedPart(entries, why_not))
+        found += sorted(parts, key=lambda part: part.entries.first_entry_id)
+    return found
+
+
+def _spans_without_repair(
+    ledger: LedgerMetadata, bookie_id: BookieId
+) -> Iterator[tuple[int, int, Unrepaired]]:
+    """Yield first and last entry of each span in which a bookie's damaged entries stay."""
+    closed = closed_fragments(ledger)
+    last = ledger.last_entry_id if ledger.state is LedgerState.CLOSED else None
+    end = ENTRY_ID_MAX if last is None else last
+    ends = [*(each.first_entry_id - 1 for each in ledger.fragments[1:]), end]
+    for fragment, fragment_end in zip(ledger.fragments, ends, strict=True):
+        if bookie_id not in fragment.ensemble:
+            yield fragment.first_entry_id, min(fragment_end, end), Unrepaired.NOT_A_MEMBER
+        elif fragment not in closed:
+            yield fragment.first_entry_id, fragment_end, Unrepaired.OPEN
+        else:
+            for each in ledger.lost:
+                first = max(each.first_entry_id, fragment.first_entry_id)
+                yield first, min(each.last_entry_id, fragment_end, end), Unrepaired.LOST
+    if last is not None:
+        yield last + 1, ENTRY_ID_MAX, Unrepaired.AFTER_THE_END
+
 
 NO_COPY: Final = (
     "any copy of some entries: bring one of its bookies back, or accept the loss with `quire "

@@ -1,21 +1,22 @@
 """Java process of one ZooKeeper server, from its start to its end.
 
-Leaves its settings to `settings`, and ending with this process to
-`metadata.store.embedded_supervisor`.
+Leaves ending with this process to `metadata.store.embedded_supervisor`.
 
 Format: `data_dir` holds zookeeper.properties (written at each start), myid (the server's number in
 an ensemble), lock (held by the server while it runs) and ZooKeeper's version-2. What Java prints
 goes to the standard error of this process.
 
 Invariants: a directory has one server, and belongs to one number; the server ends with this
-process.
+process; each write is on disk before it is answered (forceSync stays on).
+
+Source: ZooKeeper 3.9, administrator's guide, "Configuration Parameters".
 """
 
 import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +31,6 @@ from metadata.store.embedded_java import find_jars, find_java
 from quire.server.security_options import is_wildcard
 from quire.server.server_log import ServerLog
 from quire.zookeeper.options import ZooKeeperOptions
-from quire.zookeeper.settings import java_command, settings_of
 
 if TYPE_CHECKING:
     import subprocess
@@ -148,3 +148,48 @@ class ZooKeeperServer:
                 f" reasons are a port in use (clients: {self.address}), a name in servers that"
                 " leads to another machine, or a full disk"
             )
+
+
+FOUR_LETTER_WORDS: Final = "srvr,conf,ruok,mntr"
+"""Questions that clients without a session may ask; none of them changes anything."""
+
+_MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+def settings_of(options: ZooKeeperOptions, data_dir: Path) -> dict[str, object]:
+    """Return the settings of a server by their names in ZooKeeper."""
+    settings: dict[str, object] = {
+        "dataDir": data_dir,
+        "clientPort": options.port,
+        "clientPortAddress": options.host,
+        "tickTime": options.tick_ms,
+        "minSessionTimeout": min(2 * options.tick_ms, options.session_timeout_max_ms),
+        "maxSessionTimeout": options.session_timeout_max_ms,
+        "maxClientCnxns": options.connections_per_address_max,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": FOUR_LETTER_WORDS,
+        "autopurge.snapRetainCount": options.snapshots_kept,
+        "autopurge.purgeInterval": options.purge_interval_h,
+    }
+    if options.members:
+        settings["initLimit"] = options.start_ticks
+        settings["syncLimit"] = options.sync_ticks
+        settings["quorumListenOnAllIPs"] = str(options.peers_on_all_addresses).lower()
+        settings.update(each.setting for each in options.members)
+    return settings
+
+
+def java_command(
+    java: Path, jars: Sequence[Path], properties: Path, options: ZooKeeperOptions
+) -> list[str]:
+    """Return the command that runs a server with the settings of a file."""
+    return [
+        str(java),
+        f"-Xmx{options.heap_mb}m",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Dzookeeper.admin.enableServer=false",
+        "-cp",
+        os.pathsep.join(map(str, jars)),
+        _MAIN_CLASS,
+        str(properties),
+    ]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import pytest_asyncio
 
-from quire.bench.compare.comparison import write_run
-from quire.bench.compare.results import Cell, FailedRun
+from quire.bench.comparison import write_run
+from quire.bench.results import Cell, FailedRun
 from tests.browser.chromium import PATH_VARIABLE, chromium_path, open_chromium
 from tests.browser.hostile_names import HOSTILE
 from tests.browser.page_list import REPORT

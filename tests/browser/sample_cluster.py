@@ -12,7 +12,7 @@ from typing import Final
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from ledger_client import ClientConfig, LedgerClient, Quorum
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from quire.operate.admin_api import get_json
 from tests.browser.hostile_names import ATTRIBUTE, HOSTILE, IMAGE, REVERSED, SHAPE

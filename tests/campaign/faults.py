@@ -23,8 +23,7 @@ from typing import Final
 from metadata.errors import MetadataError
 from metadata.store.embedded import EmbeddedZooKeeper
 from quire.errors import LocalClusterError
-from quire.local.local_bookie import LocalBookie
-from quire.local.local_broker import LocalBroker
+from quire.local.local_server import LocalBookie, LocalBroker
 from tests.campaign.availability import ZOOKEEPER, FaultTime
 from tests.campaign.injecting import FaultLog
 

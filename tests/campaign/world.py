@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, Self
 
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.faults import FaultInjector, Group, Targets
 from tests.campaign.injecting import Faults

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from ledger_client import LedgerClient
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import CHROOT, LocalCluster
 from tests.campaign.checker import check_campaign
 from tests.campaign.direct import Direct, open_direct

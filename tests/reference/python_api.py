@@ -27,7 +27,7 @@ EXTRA: Final = {
     "quire": (
         ("quire/local_cluster.py", "LocalCluster"),
         ("quire/local/local_server.py", "LocalServer"),
-        ("quire/local/local_bookie.py", "LocalBookie"),
+        ("quire/local/local_server.py", "LocalBookie"),
     ),
 }
 """Names that are public though no `__all__` lists them."""

@@ -9,7 +9,7 @@ import pytest
 
 from ledger_client import ClientConfig, Quorum
 from ledger_client.sync import LedgerClient, LedgerWriter
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from spark_io.launching import session
 from tests.spark.driver_process import SHORT_LIVED_JAVA

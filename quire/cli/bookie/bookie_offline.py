@@ -17,10 +17,13 @@ from bookie.log.start_file import StartFiles
 from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, UsageError
-from quire.offline.dump import DAMAGE, DumpedRecord, dump_records
-from quire.offline.index_rebuild import IndexUnprovenError, rebuild_index
-from quire.offline.index_swap import remove_unfinished, swap_index
-from quire.offline.segment_report import report_segments
+from quire.offline.index_rebuild import (
+    IndexUnprovenError,
+    rebuild_index,
+    remove_unfinished,
+    swap_index,
+)
+from quire.offline.segments import DAMAGE, DumpedRecord, dump_records, report_segments
 from quire.offline.stopped import has_index, open_directory
 from quire.operate.fields import Json
 

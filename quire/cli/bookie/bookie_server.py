@@ -15,9 +15,8 @@ from bookie.several_options import has_several, load_several
 from quire.cli.output import Output
 from quire.cli.servers import load_given, read_config_file
 from quire.errors import CommandError, ExitCode, UsageError
+from quire.local.bookie_group import BookieGroup, repair_beside
 from quire.operate.bookie_check import check_directory
-from quire.operate.bookie_group import BookieGroup
-from quire.repair_beside import repair_beside
 from quire.server.errors import OptionError
 from quire.server.option_reading import Value
 from quire.server.process import ServerProcess, run_server

@@ -24,8 +24,7 @@ from quire.errors import CommandError, ExitCode, UsageError
 from quire.operate.bookie_changes import NoSuchBookieError
 from quire.operate.repair_explanation import read_explanation
 from quire.operate.repair_jobs import job_as_json, read_jobs, request_repair
-from quire.operate.repair_summary import TABLES, RepairSummary, read_summary
-from quire.operate.scrub_summary import scrubs_as_json
+from quire.operate.repair_summary import TABLES, RepairSummary, read_summary, scrubs_as_json
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 

@@ -3,9 +3,7 @@
 Leaves requests to `quire.console.pages`, and SVG to `quire.console.drawings`.
 
 - `held_entries`: entries that each bookie lists.
-- `ledger_end`: last confirmed entry, as far as it is known. Pure.
-- `parts`: consecutive entries with the same copies. Pure.
-- `comparing`: comparison of all copies, in slices.
+- `parts`: consecutive entries with the same copies.
 - `zones`: how safe the entries are, in ranges and in a sentence. Pure.
 - `fragment_cells`: each bookie in each fragment. Pure.
 - `safety_view`: drawings and tables about the copies. Pure.

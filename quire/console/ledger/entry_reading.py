@@ -22,7 +22,6 @@ from ledger_client.reading.lac_reading import read_lac
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.lost_entries import entries_left, range_of
-from quire.console.ledger.ledger_end import End
 from quire.console.ledger.payloads import Form, Shown, shown
 
 ENTRIES_MAX: Final = 20
@@ -31,6 +30,17 @@ END_S: Final = 2.0
 READ_S: Final = 4.0
 CONFIG: Final = ClientConfig(read_timeout_s=END_S, read_bytes_max=1_048_576, read_ahead_count=1)
 """A page shows a few entries, so it does not read ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Last confirmed entry of a ledger, as far as it is known."""
+
+    last_confirmed: int
+    problem: str = ""
+    """Why bookies did not say it, so that only what the metadata proves is known; else empty."""
+    is_refused: bool = False
+    """Whether bookies refuse the password, or the console's rights."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Each bookie in each fragment of a ledger: what the metadata assigns, and what the bookie lists.
 
-Leaves counting copies to `parts`, and drawing to `quire.console.drawings.fragment_map`. Pure.
+Leaves counting copies to `parts`, and drawing to `quire.console.drawings`. Pure.
 
 Source: protocol rules 1.4, 3.1, 9.1 and 9.9.
 """

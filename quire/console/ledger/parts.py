@@ -1,13 +1,15 @@
-"""Consecutive entries of a ledger with the same copies, by what bookies list. Pure.
+"""Consecutive entries of a ledger with the same copies, by what bookies list.
 
 Leaves asking bookies to `held_entries`, and what the copies mean for safety to `zones`.
 
 Invariants: parts ascend and do not overlap; together they are all entries of the range asked for;
-a bookie that did not answer is never taken for one that lacks an entry.
+a bookie that did not answer is never taken for one that lacks an entry. A comparison of all copies
+lets the event loop serve what else is due after PARTS_PER_SLICE parts.
 
 Source: protocol rules 3.1 and 9.9.
 """
 
+import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -192,3 +194,34 @@ def _cuts(
         size = quorum.stripe_entries
         points.update(range((first // size + 1) * size, last + 1, size))
     return sorted(each for each in points if first <= each <= last)
+
+
+PARTS_PER_SLICE: Final = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Copies of a ledger's entries."""
+
+    parts: Sequence[Part]
+    """All entries up to `compared_to`."""
+    last: int
+    """Last entry of the ledger, also if it is not confirmed."""
+    compared_to: int
+    """Last entry whose copies were compared."""
+    confirmed: int
+    """Last confirmed entry."""
+
+
+async def compare_copies(
+    ledger: LedgerMetadata, held: Mapping[BookieId, Held], confirmed: int
+) -> Compared:
+    """Compare what the bookies of a ledger list, up to its last entry."""
+    last = last_listed(ledger, held, confirmed)
+    compared_to = last_compared(ledger, last)
+    found = list[Part]()
+    for part in parts(ledger, held, 0, compared_to, confirmed):
+        found.append(part)
+        if len(found) % PARTS_PER_SLICE == 0:
+            await asyncio.sleep(0)
+    return Compared(found, last, compared_to, confirmed)

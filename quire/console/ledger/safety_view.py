@@ -11,10 +11,20 @@ from markupsafe import Markup
 
 from metadata.ids import NO_ENTRY, BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.console.drawings import entry_grid, fragment_map, safety_strip
-from quire.console.drawings.entry_grid import ENTRIES_MAX, Copy, copy_of, draw_entry_grid
-from quire.console.drawings.patterns import definitions, swatch
-from quire.console.ledger.comparing import Compared
+from quire.console.drawings import (
+    CELL_PATTERNS,
+    COPY_PATTERNS,
+    ENTRIES_MAX,
+    ZONE_PATTERNS,
+    Copy,
+    copy_of,
+    definitions,
+    draw_entry_grid,
+    draw_fragment_map,
+    safety_strip,
+    swatch,
+)
+from quire.console.ledger.entry_reading import End
 from quire.console.ledger.fragment_cells import (
     FRAGMENTS_SHOWN,
     Column,
@@ -23,8 +33,7 @@ from quire.console.ledger.fragment_cells import (
     map_of,
     window_of,
 )
-from quire.console.ledger.ledger_end import End
-from quire.console.ledger.parts import Held, Part, last_listed, parts
+from quire.console.ledger.parts import Compared, Held, Part, last_listed, parts
 from quire.console.ledger.zones import Zone, ZoneRange, reasons, sentence, zone_ranges
 
 ROWS_MAX: Final = 100
@@ -97,12 +106,12 @@ def safety_view(
     cells = map_of(ledger, compared.parts, held, window, min(confirmed, compared_to))
     said = sentence(zones, is_end_known=not end.problem)
     by_need = sorted(zones, key=lambda each: _WORST_FIRST.index(each.zone))
-    drawn_map = fragment_map.draw_fragment_map(
+    drawn_map = draw_fragment_map(
         cells, f"{address}?fragments={window.start}&fragment=", "Each cell opens its fragment."
     )
     strip = None
     if compared.last > NO_ENTRY:
-        strip = safety_strip.safety_strip(zones, compared.last, confirmed, said)
+        strip = safety_strip(zones, compared.last, confirmed, said)
     return SafetyView(
         sentence=said,
         patterns=definitions(),
@@ -111,10 +120,10 @@ def safety_view(
         compared_to=compared_to,
         rows=[_row(ledger, held, each) for each in by_need[:ROWS_MAX]],
         rows_left_out=max(0, len(zones) - ROWS_MAX),
-        strip_key=[(swatch(name), str(zone)) for zone, name in safety_strip.PATTERNS.items()],
+        strip_key=[(swatch(name), str(zone)) for zone, name in ZONE_PATTERNS.items()],
         map=cells,
         drawn_map=drawn_map,
-        map_key=[(swatch(name), str(state)) for state, name in fragment_map.PATTERNS.items()],
+        map_key=[(swatch(name), str(state)) for state, name in CELL_PATTERNS.items()],
         earlier=max(0, window.start - FRAGMENTS_SHOWN) if window.start else None,
         later=window.stop if window.stop < len(ledger.fragments) else None,
     )
@@ -130,7 +139,7 @@ def grid_view(
     """Return the grid of at most ENTRIES_MAX entries of a fragment, from entry `at` on."""
     fragment = ledger.fragments[fragment_index]
     column = column_of(ledger, fragment_index, last_listed(ledger, held, confirmed))
-    key = [(swatch(name), str(state)) for state, name in entry_grid.PATTERNS.items()]
+    key = [(swatch(name), str(state)) for state, name in COPY_PATTERNS.items()]
     if column.last is None:
         return GridView(column, fragment.ensemble, None, [], key, None, None)
     first = max(column.first, min(at, column.last))

@@ -1,6 +1,6 @@
 """How safe the entries of a ledger are: in ranges, with reasons, and in a sentence. Pure.
 
-Leaves counting copies to `parts`, and drawing to `quire.console.drawings.safety_strip`.
+Leaves counting copies to `parts`, and drawing to `quire.console.drawings`.
 
 Source: protocol rules 3.1, 4.5, 5.1 and 9.9.
 """

@@ -1,8 +1,7 @@
 """Pages of the console, one module for each area.
 
 - `cluster_page`: health, bookies, and what a loss of some of them would take.
-- `ledger_list`: list of all ledgers.
-- `ledger_page`: one ledger, its copies and its entries.
+- `ledger_page`: the list of ledgers; one ledger, its copies and its entries.
 - `ledger_tail`: new entries of a ledger as they are confirmed.
 - `repair_page`: state of repair, and its jobs.
 - `bookie_page`: one bookie, and its changes.

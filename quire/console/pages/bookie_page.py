@@ -11,10 +11,9 @@ from aiohttp import web
 
 from bookie.storage.writability import ADVICE, DESCRIPTIONS, Reason, reasons_of
 from metadata.ids import LEDGER_ID_MAX, BookieId
-from quire.console.asked import asked_number
+from quire.console.bookie_report import TEXTS, Act, BookieReport, allowed_acts, read_report
 from quire.console.context import ConsoleContext, Route, see_other
-from quire.console.operations.bookie_acts import TEXTS, Act, allowed_acts
-from quire.console.operations.bookie_report import BookieReport, read_report
+from quire.console.paging import asked_number
 from quire.operate.assessment import next_step
 from quire.operate.bookie_changes import (
     NoSuchBookieError,

@@ -8,10 +8,9 @@ from typing import Final
 
 from aiohttp import web
 
-from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
 from quire.console.pages.topics_page import START_MAX
-from quire.console.paging import number_of, slice_of
+from quire.console.paging import asked_number, number_of, slice_of
 from quire.console.topics.access import with_brokers
 from quire.console.topics.group_reading import (
     GroupView,

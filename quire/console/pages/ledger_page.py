@@ -1,4 +1,4 @@
-"""Page of one ledger: its facts, how safe its entries are, what happened to it, and its entries.
+"""Pages of ledgers: the list, and one ledger with its safety, what happened to it, and its entries.
 
 Leaves what is shown to `quire.console.ledger`, drawings to `quire.console.drawings`, and the live
 tail to `ledger_tail`.
@@ -16,20 +16,20 @@ from aiohttp import web
 
 from ledger_client import LedgerNotFoundError
 from ledger_client.cluster_access import Cluster, read_ledger
+from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY, BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from quire.console.context import ConsoleContext, Route
-from quire.console.latency.append_pings import LOOK_EVERY_S
-from quire.console.latency.ledger_latency import latency_view
-from quire.console.ledger.comparing import compare_copies
+from quire.console.latency import LOOK_EVERY_S, latency_view
 from quire.console.ledger.entry_reading import ENTRIES_MAX, LedgerToRead, read_end, read_entries
 from quire.console.ledger.held_entries import ask_bookies
-from quire.console.ledger.parts import Held
+from quire.console.ledger.parts import Held, compare_copies
 from quire.console.ledger.payloads import Form, form_of
 from quire.console.ledger.safety_view import GridView, grid_view, safety_view
 from quire.console.ledger.timeline import timeline
-from quire.console.paging import number_of
+from quire.console.paging import ROWS_PER_PAGE, Page, asked_number, number_of
 from quire.operate.as_json import text_or_base64
+from quire.operate.copy_counts import Copies, fewest_copies
 from quire.operate.repair_explanation import read_explanation
 
 PATH: Final = "/ledgers/{ledger_id}"
@@ -153,3 +153,50 @@ def _grid(
     if wanted.fragment is None or wanted.fragment >= len(ledger.fragments):
         return None
     return grid_view(ledger, held, confirmed, wanted.fragment, wanted.at)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """What the list shows of one ledger."""
+
+    ledger_id: LedgerId
+    ledger: LedgerMetadata | None
+    """None if the record cannot be read."""
+    copies: Copies | None
+
+
+class LedgerListPages:
+    """List of ledgers."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        return (Route("GET", "/ledgers", self._list),)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        start = asked_number(request.query, "from", 0, LEDGER_ID_MAX)
+        return self._context.page(request, "ledgers.html", page=await self._page(start))
+
+    async def _page(self, start: int) -> Page[LedgerRow]:
+        ids: list[LedgerId] = []
+        async for each in self._context.cluster.ledgers.list_ledger_ids(LedgerId(start)):
+            ids.append(each)
+            if len(ids) > ROWS_PER_PAGE:
+                break
+        rows = await asyncio.gather(*map(self._row, ids[:ROWS_PER_PAGE]))
+        next_start = ids[ROWS_PER_PAGE] if len(ids) > ROWS_PER_PAGE else None
+        return Page([each for each in rows if each is not None], start, next_start)
+
+    async def _row(self, ledger_id: LedgerId) -> LedgerRow | None:
+        cluster = self._context.cluster
+        try:
+            ledger, _ = await cluster.ledgers.get(ledger_id)
+        except NodeNotFoundError:
+            return None  # deleted meanwhile
+        except MetadataFormatError:
+            return LedgerRow(ledger_id, None, None)
+        up = cluster.directory.bookies
+        in_limbo = [each.bookie_id for each in up.values() if each.is_in_limbo]
+        return LedgerRow(ledger_id, ledger, fewest_copies(ledger, up, in_limbo))

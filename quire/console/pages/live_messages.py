@@ -19,12 +19,11 @@ from aiohttp import web
 
 from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.peer import PeerAddress
-from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
 from quire.console.pages.messages_page import PARTITION_MAX, readable_topic
+from quire.console.paging import asked_number
 from quire.console.topics.access import cluster_brokers
-from quire.console.topics.record_reading import fetch
-from quire.console.topics.record_rows import RecordRow, batches_of, next_offset_of, row_of
+from quire.console.topics.records import RecordRow, batches_of, fetch, next_offset_of, row_of
 from quire.operate.brokers import (
     BrokerAccess,
     NoBrokerError,

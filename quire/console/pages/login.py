@@ -1,6 +1,6 @@
 """Login with the console's token, and logout.
 
-Leaves who is logged in to `quire.console.sessions`.
+Leaves who is logged in to `quire.console.guard`.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,7 @@ from aiohttp import web
 
 from quire.console.access import is_own_path
 from quire.console.context import VIEWER, ConsoleContext, Route, see_other
-from quire.console.guard import COOKIE, LOGIN_PATH, Guard
-from quire.console.sessions import SESSION_S
+from quire.console.guard import COOKIE, LOGIN_PATH, SESSION_S, Guard
 from quire.server.token_check import TooManyLoginsError
 
 TOKEN_CHARACTERS_MAX: Final = 1_000

@@ -1,6 +1,6 @@
 """Page of a topic's messages: from an offset, from a time, or with a key.
 
-Leaves reading to `quire.console.topics.record_reading`, and decoding to `record_rows`.
+Leaves reading to `quire.console.topics.records`, and decoding to `record_rows`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,18 +10,19 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from broker_layer.peer import PeerAddress
-from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route
+from quire.console.paging import asked_number
 from quire.console.topics.access import with_brokers
 from quire.console.topics.offset_reset import OFFSET_MAX, time_of
-from quire.console.topics.record_reading import (
+from quire.console.topics.records import (
+    BYTES_SHOWN_MAX,
+    FORMS,
     ROWS_MAX,
     SCANNED_MAX,
     RecordPage,
     Wanted,
     read_records,
 )
-from quire.console.topics.record_rows import BYTES_SHOWN_MAX, FORMS
 from quire.errors import UsageError
 from quire.operate.brokers import BrokerAccess
 from quire.operate.topics import (

@@ -14,9 +14,8 @@ from metadata.ids import LEDGER_ID_MAX, LedgerId
 from metadata.repair.claims import ClaimStore
 from metadata.repair.job_store import JobStore
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.console.asked import asked_number
 from quire.console.context import ConsoleContext, Route, see_other
-from quire.console.paging import ROWS_PER_PAGE, Page, number_of
+from quire.console.paging import ROWS_PER_PAGE, Page, asked_number, number_of
 from quire.operate.fields import Json
 from quire.operate.repair_jobs import job_as_json, jobs_named, request_repair
 from quire.operate.repair_summary import TABLES, read_summary

@@ -1,12 +1,13 @@
-"""Groups of consumers, their members, and what they have committed.
+"""Groups of consumers, their members, what they have committed, and their lag.
 
-Leaves the lag to `group_lag`, and new offsets to `offset_reset`.
+Leaves new offsets to `offset_reset`.
 
-Invariant: a page asks for the offsets of at most GROUPS_MAX groups, and says how many it left out.
+Invariants: a page asks for the offsets of at most GROUPS_MAX groups, and says how many it left out;
+it looks for the times of at most TIMED_MAX partitions.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -27,9 +28,9 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.peer import PeerAddress
 from quire.console.topics.access import KeyType, coordinator_of, coordinators_of
-from quire.console.topics.group_lag import TIMED_MAX, PartitionLag, lags_of
+from quire.console.topics.records import time_at
 from quire.operate.brokers import BrokerAccess, NoBrokerError, require
-from quire.operate.topics import Place
+from quire.operate.topics import LATEST, Place, leaders_in, offsets_at, topic_metadata
 
 GROUPS_MAX: Final = 500
 ASSIGNED_MAX: Final = 1_000
@@ -38,6 +39,77 @@ DEAD: Final = "Dead"
 """State of a group that has offsets at most."""
 EMPTY_STATES: Final = ("Empty", DEAD)
 CLASSIC: Final = "classic"
+
+
+TIMED_MAX: Final = 50
+MS_PER_S: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is in one partition."""
+
+    place: Place
+    committed: int
+    end: int | None
+    """None if the leader does not answer."""
+    behind_ms: int | None
+    """Time from the last committed record to the newest one; None if it is unknown."""
+    note: str
+
+    @property
+    def lag(self) -> int | None:
+        """Records after the committed offset."""
+        return None if self.end is None else max(0, self.end - self.committed)
+
+    @property
+    def behind_s(self) -> float | None:
+        """The same time in seconds."""
+        return None if self.behind_ms is None else self.behind_ms / MS_PER_S
+
+
+async def lags_of(
+    brokers: BrokerAccess, committed: Mapping[Place, tuple[int, str]]
+) -> list[PartitionLag]:
+    """Return the lag of committed offsets, which have notes beside them. Raises NoBrokerError."""
+    if not committed:
+        return []
+    places = sorted(committed)
+    topics = list(dict.fromkeys(each.topic for each in places))
+    leaders = leaders_in(await topic_metadata(brokers, topics))
+    ends = await offsets_at(brokers, leaders, places, LATEST)
+    timed = await asyncio.gather(
+        *(
+            _behind_ms(brokers, leaders, each, committed[each][0], ends[each].offset)
+            for each in places[:TIMED_MAX]
+            if each in ends
+        )
+    )
+    behind = dict(zip([each for each in places[:TIMED_MAX] if each in ends], timed, strict=True))
+    return [
+        PartitionLag(
+            each,
+            committed[each][0],
+            ends[each].offset if each in ends else None,
+            behind.get(each),
+            committed[each][1],
+        )
+        for each in places
+    ]
+
+
+async def _behind_ms(
+    brokers: BrokerAccess,
+    leaders: Mapping[Place, PeerAddress],
+    place: Place,
+    committed: int,
+    end: int,
+) -> int | None:
+    if committed >= end:
+        return 0
+    newest = await time_at(brokers, leaders, place, end - 1)
+    last = await time_at(brokers, leaders, place, max(0, committed - 1))
+    return None if newest is None or last is None else max(0, newest - last)
 
 
 @dataclass(frozen=True, slots=True)

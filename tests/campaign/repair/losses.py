@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from metadata.repair.lifecycle import Lifecycle
 from quire.errors import ExitCode, LocalClusterError
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.availability import FaultTime
 from tests.campaign.faults import FaultInjector, Targets

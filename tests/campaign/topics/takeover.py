@@ -19,7 +19,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from quire.local.local_broker import SESSION_TIMEOUT_S
+from quire.local.local_server import SESSION_TIMEOUT_S
 from quire.local_cluster import LocalCluster
 
 TOPIC: Final = "many"

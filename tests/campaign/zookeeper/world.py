@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from tests.campaign.child import Child
 from tests.campaign.faults import FaultInjector, Group, Targets
 from tests.campaign.zookeeper.faults import EnsembleFaults, Outages

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from quire.local.local_broker import LocalBroker
+from quire.local.local_server import LocalBroker
 from quire.local_cluster import LocalCluster
 from tests.until import WAIT_S
 

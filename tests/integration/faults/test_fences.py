@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from bookie.wire.messages import Status
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.direct import open_direct
 from tests.integration.faults.raw_ledger import TIMEOUT_S, make_ledger

@@ -18,7 +18,7 @@ from bookie.errors import DiskFullError
 from bookie.files.index_lmdb import LmdbStore
 from bookie.files.index_store import StoreTransaction
 from ledger_client import LedgerClient, LedgerError, NotEnoughBookiesError, Quorum
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
 from tests.until import WAIT_S

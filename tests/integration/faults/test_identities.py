@@ -14,7 +14,7 @@ import pytest
 from bookie.wire.messages import ReadEntries, Status
 from ledger_client import LedgerClient, Quorum
 from metadata.ids import BookieId, EntryId, LedgerId
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.direct import CALL_TIMEOUT_S, READ_BYTES, Direct, open_direct
 from tests.integration.faults.appending import check_told

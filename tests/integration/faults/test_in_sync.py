@@ -14,7 +14,7 @@ from ledger_client import (
     Quorum,
     RecoveryUndecidedError,
 )
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.support.pausing import paused
 from tests.until import WAIT_S, until

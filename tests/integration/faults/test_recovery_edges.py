@@ -16,7 +16,7 @@ from metadata.ids import Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.zookeeper.store import open_store
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from quire.server.overriding import override
 from tests.campaign.direct import open_direct

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger_client import LedgerClient
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.history import CHANGED
 from tests.integration.faults.appender import UNDER_WAY_ENTRIES_MAX

@@ -14,7 +14,7 @@ from ledger_client.errors import NotEnoughBookiesError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -20,7 +20,7 @@ from metadata.security.rights_record import checked_rights
 from metadata.security.securing import Securing
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.zookeeper.store import open_store
-from quire.bench.compare.delaying_proxy import DelayingProxy
+from quire.bench.delaying_proxy import DelayingProxy
 from quire.identity.server_tls import ClientCertificates, server_context
 from quire.identity.tls import TlsFiles
 from quire.local.development_certificates import DevelopmentAuthority

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from ledger_client import LedgerClient, LedgerInfo, Quorum
 from quire.errors import ExitCode
-from quire.local.local_bookie import LocalBookie
+from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import pause_repair, run_quire
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bookie.options import BookieOptions
 from quire.cli.repair.verbs import parser
-from quire.repair_beside import repair_command
+from quire.local.bookie_group import repair_command
 
 
 def test_it_waits_for_writers_as_long_as_the_bookies_session_says(tmp_path: Path) -> None:

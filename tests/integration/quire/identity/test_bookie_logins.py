@@ -17,7 +17,7 @@ from ledger_client.cluster_access import open_cluster
 from ledger_client.config import ClientConfig
 from metadata.ids import BookieId, LedgerId
 from quire.errors import ExitCode
-from quire.local.local_broker import LocalBroker
+from quire.local.local_server import LocalBroker
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire, start_quire
 from tests.integration.quire.identity.known_clients import THREE, read_all, until_done

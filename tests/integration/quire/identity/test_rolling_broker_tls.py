@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from metadata.store.embedded_ports import free_port
-from quire.local.local_broker import LocalBroker
+from quire.local.local_server import LocalBroker
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
 from tests.until import WAIT_S

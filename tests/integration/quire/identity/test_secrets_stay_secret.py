@@ -15,8 +15,7 @@ import pytest
 
 from metadata.store.embedded_ports import free_port
 from quire.identity.client_file import read_client_file
-from quire.local.local_bookie import LocalBookie
-from quire.local.local_broker import LocalBroker
+from quire.local.local_server import LocalBookie, LocalBroker
 from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import run_quire

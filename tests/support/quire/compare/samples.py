@@ -1,10 +1,10 @@
 """Made-up results of runs, for tests of code that reads results."""
 
-from quire.bench.compare.durability import LedgerSafety
-from quire.bench.compare.histogram import Histogram
-from quire.bench.compare.injection import InjectionMark
-from quire.bench.compare.measuring import AppendGap, AtAckQuorum, MemberChange, Slice, Zones
-from quire.bench.compare.results import Cell, PerSecond, RunResult, Takeover
+from quire.bench.durability import LedgerSafety
+from quire.bench.histogram import Histogram
+from quire.bench.injection import InjectionMark
+from quire.bench.measuring import AppendGap, AtAckQuorum, MemberChange, Slice, Zones
+from quire.bench.results import Cell, PerSecond, RunResult, Takeover
 
 
 def run_of(

@@ -17,7 +17,7 @@ from typing_extensions import override
 from quire.local.child_process import ChildProcess, child_variables
 from tests.support.quire.forks.forking import FORKED, fork_quire, pipe
 
-STARTING: Final = ("quire.local.local_server", "quire.repair_beside")
+STARTING: Final = ("quire.local.local_server", "quire.local.bookie_group")
 """Modules that start servers."""
 PREFIX: Final = ("-m", "quire.cli.main")
 """Words after the interpreter in the command of a server."""

@@ -14,7 +14,7 @@ from benchmarks.fleet.configurations import BY_NAME
 from benchmarks.fleet.results import RunFigures, spread
 from benchmarks.fleet.running import run_one
 from metadata.ledgers.ledger_metadata import QuorumSpec
-from quire.bench.compare.configurations import BY_NAME as COMPARED
+from quire.bench.configurations import BY_NAME as COMPARED
 from quire.cli.output import Output
 from quire.errors import UsageError
 

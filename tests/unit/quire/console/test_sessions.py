@@ -2,11 +2,7 @@
 
 import pytest
 
-from quire.console.sessions import (
-    SESSION_S,
-    SESSIONS_MAX,
-    Sessions,
-)
+from quire.console.guard import SESSION_S, SESSIONS_MAX, Sessions
 from quire.server.token_check import (
     ADDRESSES_MAX,
     LOGINS_OF_ADDRESS_MAX,

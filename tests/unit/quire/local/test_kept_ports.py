@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from metadata.store.embedded_ports import FIRST_PORT, HOST, LAST_PORT
-from quire.local.kept_ports import kept_port
+from quire.local_cluster import kept_port
 
 
 def test_a_port_is_kept_while_it_is_free(tmp_path: Path) -> None:

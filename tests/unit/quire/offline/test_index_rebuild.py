@@ -23,8 +23,8 @@ from quire.offline.index_rebuild import (
     IndexUnprovenError,
     RebuildReport,
     rebuild_index,
+    swap_index,
 )
-from quire.offline.index_swap import swap_index
 from quire.operate.bookie_check import check_directory
 from tests.simulation.disk import CrashableDisk
 from tests.simulation.index_store import MemoryStore, MemoryTransaction

@@ -4,8 +4,13 @@ from bookie.log import records
 from bookie.log.start_file import StartFiles
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
-from quire.offline.dump import DAMAGE, DumpedRecord, dump_records
-from quire.offline.segment_report import SegmentReport, report_segments
+from quire.offline.segments import (
+    DAMAGE,
+    DumpedRecord,
+    SegmentReport,
+    dump_records,
+    report_segments,
+)
 from quire.operate.bookie_check import LogReport, _check_log
 from tests.simulation.disk import CrashableDisk
 from tests.support.bookie.batches import make_run, payload_of

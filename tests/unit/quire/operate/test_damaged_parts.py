@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.scrub import BadRange, ScrubRecord
-from quire.operate.damaged_parts import Unrepaired, damaged_parts
+from quire.operate.repair_explanation import Unrepaired, damaged_parts
 from quire.repair.bad_entries import bad_entries
 from tests.support.sample_ledgers import IN_SYNC, closed_ledger, open_ledger
 

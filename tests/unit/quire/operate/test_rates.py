@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.operate.rates import Change, quantile_s
-from quire.operate.scrape import Scrape, ScrapeError, parse_scrape
+from quire.operate.watch import Change, Scrape, ScrapeError, parse_scrape, quantile_s
 
 TEXT = """\
 # HELP a_total Things.

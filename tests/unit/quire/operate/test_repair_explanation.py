@@ -13,8 +13,7 @@ from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.settings import DEFAULTS
-from quire.operate.damaged_parts import Unrepaired
-from quire.operate.repair_explanation import NO_COPY, Explanation, job_of
+from quire.operate.repair_explanation import NO_COPY, Explanation, Unrepaired, job_of
 from quire.repair.needs import RepairClass
 from tests.support.sample_ledgers import IN_SYNC, bookies, closed_ledger, open_ledger
 

@@ -7,7 +7,7 @@ import pytest
 from metadata.ids import EntryId
 from metadata.repair.scrub import NEVER_SCRUBBED, ScrubPosition, ScrubRecord
 from metadata.repair.settings import DEFAULTS, RepairSettings
-from quire.operate.scrub_summary import scrub_text
+from quire.operate.repair_summary import scrub_text
 
 NOW_MS = 1_700_000_000_000
 DONE = ScrubRecord(served_ms=5, began_ms=9, ended_ms=NOW_MS - 90_000)

@@ -6,9 +6,8 @@ import pytest
 
 from quire.server.errors import OptionError
 from quire.server.option_reading import Value
-from quire.zookeeper.members import Member, parse_members
-from quire.zookeeper.options import load_options
-from quire.zookeeper.settings import java_command, settings_of
+from quire.zookeeper.options import Member, load_options, parse_members
+from quire.zookeeper.server import java_command, settings_of
 
 THREE = "2=127.0.0.1:2889:3889 1=127.0.0.1:2888:3888 3=127.0.0.1:2890:3890"
 FLAGS: dict[str, Value] = {"data_dir": "/srv/zookeeper"}

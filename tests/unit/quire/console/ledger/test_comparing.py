@@ -3,8 +3,7 @@
 import asyncio
 
 from metadata.ids import ENTRY_ID_MAX
-from quire.console.ledger.comparing import PARTS_PER_SLICE, compare_copies
-from quire.console.ledger.parts import Held, parts
+from quire.console.ledger.parts import PARTS_PER_SLICE, Held, compare_copies, parts
 from tests.support.sample_ledgers import bookies, closed_ledger
 
 FRAGMENTS = 10 * PARTS_PER_SLICE

@@ -11,8 +11,7 @@ import pytest
 from ledger_client import UnauthorizedError
 from metadata.ids import ClientId, EntryId, Version
 from metadata.ledgers.lost_entries import LostRange
-from quire.console.ledger.entry_reading import EntryRow, EntryRows, LedgerToRead
-from quire.console.ledger.ledger_end import End
+from quire.console.ledger.entry_reading import End, EntryRow, EntryRows, LedgerToRead
 from quire.console.ledger.payloads import Form, shown
 from quire.console.options import ConsoleOptions
 from quire.console.pages import ledger_page

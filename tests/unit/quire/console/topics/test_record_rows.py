@@ -8,7 +8,7 @@ from broker_layer.kafka.record_batch import (
     build_batch,
     build_control_batch,
 )
-from quire.console.topics.record_rows import (
+from quire.console.topics.records import (
     BYTES_SHOWN_MAX,
     HEADERS_SHOWN_MAX,
     batches_of,

@@ -12,7 +12,8 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from broker_layer.kafka.record_batch import Record, build_batch
 from quire.console.pages import live_messages
 from quire.console.pages.live_messages import ROWS_PER_STEP, newest_rows
-from quire.console.topics import group_reading, record_reading
+from quire.console.topics import group_reading
+from quire.console.topics import records as record_pages
 from tests.support.quire.broker_console import (
     OPTIONS,
     TIME_MS,
@@ -101,7 +102,7 @@ async def test_messages_by_offset_time_and_key(
     assert "80 records read" in text
     assert (await get("/topics/t/messages?time=2150-01-01")).text.count("value 1") == 0
     assert "value 19" in (await get("/topics/t/messages?at=end")).text
-    monkeypatch.setattr(record_reading, "SCANNED_MAX", 10)
+    monkeypatch.setattr(record_pages, "SCANNED_MAX", 10)
     text = (await get("/topics/t/messages?key=k")).text
     assert "10 records read" in text
     assert "stopped before offset 10" in text

@@ -1,0 +1,432 @@
+"""The choice of a configuration for each need, from measured results, in words and as JSON.
+
+NEEDS says what a configuration must do for each need, and which figure decides.
+
+Invariants: pure; configurations are compared at the same rate only; a difference within the spread
+never decides; one run of a figure that varies never decides; a configuration with a failed run, or
+for comparison only, is never chosen; each sentence names the figure, its scenario and its spread.
+
+Source: docs/which-quorum.md, "Which to choose", "The recommendation".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from quire.bench import configurations, figures
+from quire.bench.comparison import Comparison
+from quire.bench.figures import Spread, Verdict, verdicts
+from quire.bench.results import FailedRun, RunResult
+
+ONE_BOOKIE_FAILS: Final = ("slow-bookie", "slow-network", "paused-bookie", "killed-bookie")
+"""Scenarios in which one bookie fails, or is slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What every run of a scenario must show."""
+
+    scenario: str
+    figure: str
+    limit: float
+    says: str
+    """What a configuration that does not meet it does."""
+    is_minimum: bool = False
+    """Whether the figure must be at least the limit, and not at most."""
+
+    def is_met_by(self, value: float) -> bool:
+        """Return whether a value meets it."""
+        return value >= self.limit if self.is_minimum else value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure that decides, by its worst value in some scenarios."""
+
+    figure: str
+    scenarios: tuple[str, ...]
+    """At least one of them must have been run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What some people need from a way to replicate."""
+
+    name: str
+    title: str
+    measures: tuple[Measure, ...]
+    """The first one decides; each later one, among those that the earlier ones do not separate."""
+    conditions: tuple[Condition, ...] = ()
+
+
+def _keeps_on(scenario: str) -> tuple[Condition, Condition]:
+    return (
+        Condition(scenario, "lost", 0, "loses acknowledged entries"),
+        Condition(scenario, "unacknowledged", 0, "leaves appends unacknowledged"),
+    )
+
+
+NEEDS: Final = (
+    Need(
+        "lowest-latency",
+        "Lowest latency",
+        (Measure("p99_ms", ("steady",)), Measure("copies", ("steady",))),
+    ),
+    Need(
+        "steady-latency",
+        "Lowest latency while one bookie fails",
+        (Measure("p999_ms", ONE_BOOKIE_FAILS), Measure("copies", ONE_BOOKIE_FAILS)),
+    ),
+    Need(
+        "two-losses",
+        "Survives two losses",
+        (Measure("max_ms", ("two-failures",)), Measure("copies", ("two-failures",))),
+        (
+            Condition(
+                "steady", "losable", 2, "has entries that two lost bookies take", is_minimum=True
+            ),
+            *_keeps_on("two-failures"),
+        ),
+    ),
+    Need(
+        "fewest-copies",
+        "Fewest copies",
+        (Measure("copies", ("killed-bookie",)), Measure("max_ms", ("killed-bookie",))),
+        _keeps_on("killed-bookie"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A figure of one configuration, and the scenario that it comes from."""
+
+    scenario: str
+    rate: float
+    spread: Spread
+
+
+def rate_of(comparison: Comparison, scenario: str) -> float | None:
+    """Return the rate at which most configurations ran a scenario, and the lowest such rate; None
+    if there is no run of it.
+    """
+    counts = {
+        rate: len({run.cell.configuration for run in _runs(comparison, scenario, rate)})
+        for rate in comparison.rates
+    }
+    found = [rate for rate, count in counts.items() if count]
+    return min(found, key=lambda rate: (-counts[rate], rate), default=None)
+
+
+def runs_of(comparison: Comparison, scenario: str, configuration: str) -> list[RunResult]:
+    """Return the repetitions of a configuration, at the rate of its scenario."""
+    rate = rate_of(comparison, scenario)
+    return [] if rate is None else comparison.of(scenario, configuration, rate)
+
+
+def failures_of(comparison: Comparison, scenario: str, configuration: str) -> list[FailedRun]:
+    """Return the failed runs of a configuration, at the rate of its scenario."""
+    rate = rate_of(comparison, scenario)
+    runs = [] if rate is None else _runs(comparison, scenario, rate)
+    failed = [each for each in runs if isinstance(each, FailedRun)]
+    return [each for each in failed if each.cell.configuration == configuration]
+
+
+def worst(
+    comparison: Comparison, scenarios: Sequence[str], configuration: str, name: str
+) -> Evidence | None:
+    """Return a figure in the scenario in which its median is worst; None if no run has it."""
+    figure = figures.BY_NAME[name]
+    sign = -1.0 if figure.more_is_better else 1.0
+    found = []
+    for scenario in scenarios:
+        runs = runs_of(comparison, scenario, configuration)
+        spread = figures.summarise(runs, figure)
+        if spread is not None:
+            found.append(Evidence(scenario, runs[0].cell.rate, spread))
+    return max(found, key=lambda each: sign * each.spread.median, default=None)
+
+
+def _runs(comparison: Comparison, scenario: str, rate: float) -> list[RunResult | FailedRun]:
+    cells = ((run, run.cell) for run in comparison.runs)
+    return [run for run, cell in cells if (cell.scenario, cell.rate) == (scenario, rate)]
+
+
+class Outcome(StrEnum):
+    """How far the results decide."""
+
+    CHOSEN = "chosen"
+    TIE = "no difference shown"
+    ONE_RUN = "one run: spread unknown"
+    NONE_MEETS = "no configuration meets the need"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A configuration that cannot be chosen, and the reason."""
+
+    configuration: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The comparison by one measure."""
+
+    measure: Measure
+    found: Mapping[str, Evidence]
+    """The figure of each configuration that was compared."""
+    left: tuple[str, ...]
+    """Configurations that are not shown to be worse than the best; the best is first."""
+    has_spread: bool
+    """Whether the figure was measured often enough to decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The choice for one need."""
+
+    need: Need
+    outcome: Outcome
+    chosen: tuple[str, ...] = ()
+    """One configuration, or those between which the results do not decide."""
+    steps: tuple[Step, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Scenarios that must be run first."""
+
+
+def recommend(comparison: Comparison, needs: Sequence[Need] = NEEDS) -> list[Recommendation]:
+    """Return the choice for each need, in order."""
+    return [_for_need(comparison, each) for each in needs]
+
+
+def _for_need(comparison: Comparison, need: Need) -> Recommendation:
+    missing = _missing(comparison, need)
+    if missing:
+        return Recommendation(need, Outcome.NOT_MEASURED, missing=missing)
+    names, refused = [], []
+    for name in comparison.configurations:
+        reason = _why_refused(comparison, need, name)
+        if reason:
+            refused.append(Refusal(name, reason))
+        else:
+            names.append(name)
+    if not names:
+        return Recommendation(need, Outcome.NONE_MEETS, refused=tuple(refused))
+    steps: list[Step] = []
+    for measure in need.measures:
+        steps.append(_step(comparison, measure, names))
+        names = list(steps[-1].left)
+        if len(names) == 1 or not steps[-1].has_spread:
+            break
+    outcome = Outcome.CHOSEN if len(names) == 1 else Outcome.TIE
+    if not steps[-1].has_spread:
+        outcome, names = Outcome.ONE_RUN, names[:1]
+    return Recommendation(need, outcome, tuple(names), tuple(steps), tuple(refused))
+
+
+def _missing(comparison: Comparison, need: Need) -> tuple[str, ...]:
+    wanted = [each.scenario for each in need.conditions]
+    for measure in need.measures:
+        if not _scenarios(comparison, measure):
+            wanted += measure.scenarios
+    return tuple(each for each in dict.fromkeys(wanted) if each not in comparison.scenarios)
+
+
+def _scenarios(comparison: Comparison, measure: Measure) -> list[str]:
+    return [each for each in measure.scenarios if each in comparison.scenarios]
+
+
+def _why_refused(comparison: Comparison, need: Need, name: str) -> str:
+    """Return why a configuration cannot be chosen; empty if it can."""
+    if not configurations.BY_NAME[name].is_for_use:
+        return "is for comparison only"
+    used = [each.scenario for each in need.conditions]
+    for measure in need.measures:
+        used += _scenarios(comparison, measure)
+    for scenario in dict.fromkeys(used):
+        failed = failures_of(comparison, scenario, name)
+        if failed:
+            return f"has a failed run in {scenario}: {failed[0].reason}"
+        if not runs_of(comparison, scenario, name):
+            return f"was not run in {scenario} at the same rate"
+    broken = (each for each in need.conditions if not _is_met(comparison, each, name))
+    return next((f"{each.says} in {each.scenario}" for each in broken), "")
+
+
+def _is_met(comparison: Comparison, condition: Condition, name: str) -> bool:
+    value_of = figures.BY_NAME[condition.figure].of
+    values = [value_of(run) for run in runs_of(comparison, condition.scenario, name)]
+    return all(value is not None and condition.is_met_by(value) for value in values)
+
+
+def _step(comparison: Comparison, measure: Measure, names: Sequence[str]) -> Step:
+    figure = figures.BY_NAME[measure.figure]
+    scenarios = _scenarios(comparison, measure)
+    evidence = {name: worst(comparison, scenarios, name, figure.name) for name in names}
+    found = {name: each for name, each in evidence.items() if each is not None}
+    spreads = {name: each.spread for name, each in found.items()}
+    sign = -1.0 if figure.more_is_better else 1.0
+    ordered = sorted(found, key=lambda name: sign * spreads[name].median)
+    if figure.is_exact:
+        left = [each for each in ordered if spreads[each].median == spreads[ordered[0]].median]
+        return Step(measure, found, tuple(left), has_spread=True)
+    judged = verdicts(spreads, more_is_better=figure.more_is_better)
+    has_spread = len(found) == 1 or Verdict.UNKNOWN not in judged.values()
+    left = [each for each in ordered if judged[each] is not Verdict.WORSE]
+    return Step(measure, found, tuple(left), has_spread=has_spread)
+
+
+ANSWERS: Final = {
+    Outcome.TIE: "no difference shown",
+    Outcome.ONE_RUN: "not decided",
+    Outcome.NONE_MEETS: "none of these configurations",
+    Outcome.NOT_MEASURED: "not measured",
+}
+COSTS: Final = (
+    ("copies", ("steady", "killed-bookie", "two-failures")),
+    ("written", ("steady",)),
+    ("p99_ms", ("steady",)),
+    ("p999_ms", ONE_BOOKIE_FAILS),
+    ("max_ms", ("two-failures",)),
+    ("losable", ("steady",)),
+)
+"""Figures that say what a choice costs: the worst of some scenarios."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The choice for one need, in words."""
+
+    title: str
+    answer: str
+    reason: str
+    cost: str = ""
+    left_out: str = ""
+
+
+def advise(comparison: Comparison, recommendation: Recommendation) -> Advice:
+    """Say what a recommendation says."""
+    chosen = recommendation.chosen
+    answer = ANSWERS.get(recommendation.outcome, "")
+    if recommendation.outcome is Outcome.CHOSEN:
+        answer = title_of(chosen[0])
+    elif recommendation.outcome is Outcome.TIE:
+        answer = f"{_either(chosen)} ({answer})"
+    cost = _costs(comparison, chosen[0]) if recommendation.outcome is Outcome.CHOSEN else ""
+    refused = "; ".join(
+        f"{title_of(each.configuration)} {each.reason}" for each in recommendation.refused
+    )
+    return Advice(
+        recommendation.need.title,
+        answer,
+        _reason(recommendation),
+        f"What it costs: {cost}." if cost else "",
+        f"Left out: {refused}." if refused else "",
+    )
+
+
+def as_json(comparison: Comparison, recommendation: Recommendation) -> dict[str, Any]:
+    """Return a recommendation as JSON values, with the figures that support it."""
+    advice = advise(comparison, recommendation)
+    return {
+        "need": recommendation.need.name,
+        "outcome": recommendation.outcome.name.lower(),
+        "chosen": list(recommendation.chosen),
+        "answer": advice.answer,
+        "reason": advice.reason,
+        "cost": advice.cost,
+        "figures": [
+            {
+                "figure": step.measure.figure,
+                "configuration": name,
+                "scenario": each.scenario,
+                "rate": each.rate,
+                "runs": each.spread.count,
+                "median": each.spread.median,
+                "low": each.spread.low,
+                "high": each.spread.high,
+            }
+            for step in recommendation.steps
+            for name, each in step.found.items()
+        ],
+        "left_out": [
+            {"configuration": each.configuration, "reason": each.reason}
+            for each in recommendation.refused
+        ],
+        "missing_scenarios": list(recommendation.missing),
+    }
+
+
+def title_of(configuration: str) -> str:
+    """Return the name of a configuration in words; its name, if only another release knows it."""
+    known = configurations.BY_NAME.get(configuration)
+    return configuration if known is None else known.title
+
+
+def _reason(recommendation: Recommendation) -> str:
+    if recommendation.outcome is Outcome.NOT_MEASURED:
+        names = ",".join(recommendation.missing)
+        return f"Run `quire bench compare --scenarios {names}` with the same --out."
+    if recommendation.outcome is Outcome.NONE_MEETS:
+        return "Each has a reason against it."
+    steps = recommendation.steps
+    if recommendation.outcome is Outcome.ONE_RUN:
+        best, last = recommendation.chosen[0], steps[-1]
+        return (
+            f"The best {figures.BY_NAME[last.measure.figure].title} is that of {title_of(best)}: "
+            f"{_value(last, best)}. One run has no spread, so it shows no difference: run "
+            "`quire bench compare --repeat 3`."
+        )
+    return " ".join(_step_text(each) for each in steps)
+
+
+def _step_text(step: Step) -> str:
+    if len(step.left) == 1:
+        return _winner(step)
+    figure = figures.BY_NAME[step.measure.figure]
+    values = "; ".join(f"{title_of(name)}: {_value(step, name)}" for name in step.left)
+    if figure.is_exact:
+        return f"By {figure.title} they are equal: {values}."
+    return f"By {figure.title} the spread shows no difference: {values}."
+
+
+def _winner(step: Step) -> str:
+    figure, best = figures.BY_NAME[step.measure.figure], step.left[0]
+    others = [each for each in step.found if each != best]
+    text = f"{figure.title}: {_value(step, best)}"
+    if not others:
+        return f"It is the only one that meets the need; {text}."
+    sign = -1.0 if figure.more_is_better else 1.0
+    second = min(others, key=lambda name: sign * step.found[name].spread.median)
+    return f"By {text}; next is {title_of(second)}: {_value(step, second)}."
+
+
+def _value(step: Step, name: str) -> str:
+    return _shown(step.measure.figure, step.found[name])
+
+
+def _shown(name: str, each: Evidence) -> str:
+    figure = figures.BY_NAME[name]
+    text = figures.show(each.spread, figure.digits)
+    if figure.is_exact:
+        return text
+    unit = f" {figure.unit}" if figure.unit else ""
+    return f"{text}{unit} in {each.scenario}"
+
+
+def _costs(comparison: Comparison, name: str) -> str:
+    parts = []
+    for figure, scenarios in COSTS:
+        found = worst(comparison, scenarios, name, figure)
+        if found is not None:
+            parts.append(f"{figures.BY_NAME[figure].title} {_shown(figure, found)}")
+    return ", ".join(parts)
+
+
+def _either(names: Sequence[str]) -> str:
+    titles = [title_of(each) for each in names]
+    return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} or {titles[-1]}"

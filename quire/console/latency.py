@@ -1,0 +1,305 @@
+"""Latency of appends at bookies, since the console started, beside what happened to a ledger.
+
+`AppendPings` asks all bookies again and again; `AppendRing` keeps the last samples. The answer to a
+ping has the p99 of the last five to ten seconds, as repair uses it. These samples are of all
+ledgers of a bookie: the latency of one ledger is known to its writer alone.
+
+Leaves events to `quire.console.ledger.timeline`.
+
+Invariants: one look runs at a time; each bookie is asked once per look, for at most PING_S_MAX; at
+most SAMPLES_MAX samples of a bookie are kept, and at most BOOKIES_MAX bookies: the one whose last
+sample is the oldest is dropped first; the samples of a bookie ascend in time. All strips share one
+axis of time and one logarithmic axis of milliseconds; a time without an answer is a crossed box, a
+time without appends is empty.
+
+Source: docs/console.md, "Latency of appends".
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from ledger_client.bookies.connection_calls import BookieCallError
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.cluster_access import Cluster
+from metadata.ids import BookieId
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from quire.console.ledger.timeline import Happened
+
+SAMPLES_MAX: Final = 360
+"""An hour of samples, at one each 10 s."""
+BOOKIES_MAX: Final = 200
+
+
+class Sample(NamedTuple):
+    """What a bookie said at one time."""
+
+    at_ms: int
+    """Milliseconds since 1970."""
+    p99_us: int | None
+    """p99 of the appends of clients in the 5 to 10 s before, rounded up; 0 without appends; None
+    if the bookie did not answer.
+    """
+
+
+class AppendRing:
+    """Samples of all bookies."""
+
+    def __init__(self) -> None:
+        self._samples: dict[BookieId, deque[Sample]] = {}
+
+    def note(self, bookie_id: BookieId, sample: Sample) -> None:
+        """Keep one more sample, the newest of its bookie."""
+        kept = self._samples.pop(bookie_id, None)  # to the end: the newest are dropped last
+        if kept is None:
+            kept = deque(maxlen=SAMPLES_MAX)
+        kept.append(sample)
+        self._samples[bookie_id] = kept
+        if len(self._samples) > BOOKIES_MAX:
+            del self._samples[next(iter(self._samples))]
+
+    def of(self, bookie_id: BookieId) -> Sequence[Sample]:
+        """Return the samples of a bookie, the oldest first."""
+        return tuple(self._samples.get(bookie_id, ()))
+
+
+WIDTH: Final = 1_000
+STRIP_HEIGHT: Final = 64
+NAME_HEIGHT: Final = 20
+LEAST_MS: Final = 1.0
+MOST_MS: Final = 10_000.0
+TICKS_MS: Final = (1, 100, 10_000)
+GAP_MS: Final = 25_000
+"""Time between two samples above which nothing is drawn between them."""
+BOX: Final = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One event of the list beside the drawing."""
+
+    number: int
+    at_ms: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The samples of one bookie."""
+
+    name: str
+    samples: Sequence[Sample]
+
+
+def latency_strips(
+    strips: Sequence[Strip], marks: Sequence[Mark], since_ms: int, until_ms: int
+) -> Markup:
+    """Return the drawing."""
+    span = max(1, until_ms - since_ms)
+
+    def across(at_ms: int) -> float:
+        return (at_ms - since_ms) / span * WIDTH
+
+    height = len(strips) * (STRIP_HEIGHT + NAME_HEIGHT)
+    parts = []
+    for number, strip in enumerate(strips):
+        top = number * (STRIP_HEIGHT + NAME_HEIGHT) + NAME_HEIGHT
+        parts.append(_frame(strip.name, top))
+        for run in _runs(strip.samples):
+            places = [(across(at), top + _down(us)) for at, us in run]
+            parts.append(_curve(places))
+        away = [each.at_ms for each in strip.samples if each.p99_us is None]
+        parts += [_crossed(min(across(at), WIDTH - BOX), top) for at in away]
+    for mark in marks:
+        at = across(mark.at_ms)
+        parts.append(
+            Markup(
+                '<g><path class="mark" d="M{0:.1f} 0V{1}"></path><text class="head" x="{2:.1f}"'
+                ' y="12">{3}</text><title>{4}</title></g>'
+            ).format(at, height, min(at + 4, WIDTH - 16), mark.number, mark.text)
+        )
+    return Markup(
+        '<svg viewBox="0 0 {} {}" class="map latency" role="img"'
+        ' aria-labelledby="latency-title latency-text">'
+        '<title id="latency-title">Latency of appends at the bookies</title>'
+        '<desc id="latency-text">p99 of appends, from 1 ms at the bottom to 10 s at the top of each'
+        " strip, over time from left to right. Numbered lines are events.</desc>{}</svg>"
+    ).format(WIDTH, height, Markup("").join(parts))
+
+
+def _frame(name: str, top: int) -> Markup:
+    lines = Markup("").join(
+        Markup('<path class="tick" d="M0 {0:.1f}H{1}"></path><text class="head" x="{2}" y="{3:.1f}"'
+               ' text-anchor="end">{4:,} ms</text>').format(
+            y := top + _down(tick * 1_000), WIDTH, WIDTH - 4, y - 2 if tick > 1 else y - 4, tick
+        )
+        for tick in TICKS_MS
+    )  # fmt: skip
+    return Markup('<text x="4" y="{}">{}</text>{}').format(top - 5, name, lines)
+
+
+def _runs(samples: Sequence[Sample]) -> list[list[tuple[int, int]]]:
+    """Split the samples into runs with appends, without a gap."""
+    runs: list[list[tuple[int, int]]] = [[]]
+    for at_ms, p99_us in samples:
+        if not p99_us:
+            runs.append([])
+            continue
+        if runs[-1] and at_ms - runs[-1][-1][0] > GAP_MS:
+            runs.append([])
+        runs[-1].append((at_ms, p99_us))
+    return [each for each in runs if each]
+
+
+def _curve(places: Sequence[tuple[float, float]]) -> Markup:
+    if len(places) == 1:
+        return Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="2.5"></circle>').format(
+            *places[0]
+        )
+    steps = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    return Markup('<path class="curve" d="M{}"></path>').format(steps)
+
+
+def _crossed(x: float, top: int) -> Markup:
+    return Markup(
+        '<path class="away" d="M{0:.1f} {1}h{2}v{3}h-{2}zL{4:.1f} {5}"><title>no answer</title>'
+        "</path>"
+    ).format(x, top, BOX, STRIP_HEIGHT, x + BOX, top + STRIP_HEIGHT)
+
+
+def _down(p99_us: int) -> float:
+    """Return the distance from the top of a strip."""
+    ms = min(max(p99_us / 1_000, LEAST_MS), MOST_MS)
+    share = math.log10(ms / LEAST_MS) / math.log10(MOST_MS / LEAST_MS)
+    return STRIP_HEIGHT * (1 - share)
+
+
+LOOK_EVERY_S: Final = 10.0
+PING_S_MAX: Final = 2.0
+
+
+class AppendPings:
+    """Looks at the bookies that are up."""
+
+    def __init__(self, cluster: Cluster, wall_clock_ms: Callable[[], int]) -> None:
+        self._cluster = cluster
+        self._wall_clock_ms = wall_clock_ms
+        self.ring = AppendRing()
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        pool = self._cluster.open_pool()
+        try:
+            while True:
+                await asyncio.sleep(LOOK_EVERY_S)
+                await self._look(pool)
+        finally:
+            await pool.aclose()
+
+    async def _look(self, pool: BookiePool) -> None:
+        bookies = list(islice(self._cluster.directory.bookies, BOOKIES_MAX))
+        answers = await asyncio.gather(*[_p99_us(pool, each) for each in bookies])
+        at_ms = self._wall_clock_ms()
+        for bookie_id, p99_us in zip(bookies, answers, strict=True):
+            self.ring.note(bookie_id, Sample(at_ms, p99_us))
+
+
+async def _p99_us(pool: BookiePool, bookie_id: BookieId) -> int | None:
+    try:
+        return (await pool.ping(bookie_id, timeout_s=PING_S_MAX)).append_p99_us
+    except BookieCallError:
+        return None
+
+
+BOOKIES_SHOWN_MAX: Final = 8
+TABLE_ROWS_MAX: Final = 30
+NO_APPENDS: Final = "no appends"
+NO_ANSWER: Final = "no answer"
+UNKNOWN: Final = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRow:
+    """What the table shows of one part of the time."""
+
+    from_ms: int
+    cells: tuple[str, ...]
+    """The greatest p99 at each bookie in this part."""
+    events: tuple[int, ...]
+    """Numbers of the events in this part."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyView:
+    """What the page shows."""
+
+    since_ms: int
+    until_ms: int
+    bookies: tuple[BookieId, ...]
+    left_out: int
+    """Bookies of the ledger that do not fit."""
+    drawn: Markup
+    rows: tuple[LatencyRow, ...]
+    events_before: int
+    """Number of events with a time before the first sample."""
+
+
+def latency_view(
+    ledger: LedgerMetadata, ring: AppendRing, events: Sequence[Happened]
+) -> LatencyView | None:
+    """Return the view of a ledger; None if there is no sample of its bookies."""
+    members = list(
+        dict.fromkeys(each for part in reversed(ledger.fragments) for each in part.ensemble)
+    )
+    found = {each: samples for each in members if (samples := ring.of(each))}
+    if not found:
+        return None
+    shown = dict(list(found.items())[:BOOKIES_SHOWN_MAX])
+    since_ms = min(samples[0].at_ms for samples in shown.values())
+    until_ms = max(samples[-1].at_ms for samples in shown.values())
+    timed = [(number, each) for number, each in enumerate(events, 1) if each.time_ms is not None]
+    marks = [
+        Mark(number, each.time_ms, each.what)
+        for number, each in timed
+        if each.time_ms is not None and since_ms <= each.time_ms <= until_ms
+    ]
+    before = sum(each.time_ms is not None and each.time_ms < since_ms for _, each in timed)
+    strips = [Strip(str(each), samples) for each, samples in shown.items()]
+    return LatencyView(
+        since_ms,
+        until_ms,
+        tuple(shown),
+        len(members) - len(shown),
+        latency_strips(strips, marks, since_ms, until_ms),
+        _rows(list(shown.values()), marks, since_ms, until_ms),
+        before,
+    )
+
+
+def _rows(
+    columns: Sequence[Sequence[Sample]], marks: Sequence[Mark], since_ms: int, until_ms: int
+) -> tuple[LatencyRow, ...]:
+    count = min(TABLE_ROWS_MAX, max(len(each) for each in columns))
+    length_ms = (until_ms - since_ms) // count + 1
+    rows = []
+    for number in range(count):
+        first, end = since_ms + number * length_ms, since_ms + (number + 1) * length_ms
+        cells = [_cell([s for s in samples if first <= s.at_ms < end]) for samples in columns]
+        events = [each.number for each in marks if first <= each.at_ms < end]
+        rows.append(LatencyRow(first, tuple(cells), tuple(events)))
+    return tuple(rows)
+
+
+def _cell(samples: Sequence[Sample]) -> str:
+    known = [each.p99_us for each in samples if each.p99_us is not None]
+    if any(known):
+        return f"{max(known) / 1_000:g} ms"
+    if known:
+        return NO_APPENDS
+    return NO_ANSWER if samples else UNKNOWN

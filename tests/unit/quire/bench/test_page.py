@@ -1,0 +1,128 @@
+"""The page: complete, self-contained, with a table below every picture."""
+
+import re
+import xml.etree.ElementTree as ET
+
+from quire.bench.comparison import Comparison
+from quire.bench.configurations import CONFIGURATIONS
+from quire.bench.figures import FIGURES
+from quire.bench.report_page import DARK, DASHES, LIGHT, content, render
+from quire.bench.results import Cell, FailedRun
+from tests.support.quire.compare.samples import run_of
+
+RUNS = (
+    run_of("all-of-3"),
+    run_of("all-of-3", repetition=1, milliseconds=(1.0, 2.0, 45.0)),
+    run_of("majority-3"),
+    run_of("majority-3", repetition=1, milliseconds=(300.0, 400.0)),
+    run_of("all-of-3", "steady", 100.0),
+    run_of("all-of-3", "steady", 200.0),
+    FailedRun(Cell("fixed-2", "steady", 100.0, 0), "no <Java> & no jars"),
+)
+
+
+def page() -> tuple[str, ET.Element]:
+    told = render(Comparison(RUNS))
+    return told, ET.fromstring(told.partition("\n")[2])
+
+
+def test_a_table_follows_every_picture() -> None:
+    _, root = page()
+    figures = list(root.iter("figure"))
+    assert len(figures) == 4 * 3 + 1
+    for section in root.iter("section"):
+        children = list(section)
+        for place, child in enumerate(children):
+            if child.tag == "figure":
+                assert children[place + 1].find(".//td") is not None
+
+
+def test_the_page_is_self_contained() -> None:
+    told, root = page()
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|<script|<link|<img|<iframe", told)
+    assert [each for each in root.iter() if each.get("src") is not None] == []
+
+
+def test_ids_are_unique_and_links_have_targets() -> None:
+    _, root = page()
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(ids) == len(set(ids))
+    assert all(str(each.get("href"))[1:] in ids for each in root.iter("a"))
+
+
+def test_every_configuration_has_a_colour_and_a_stroke() -> None:
+    assert len(LIGHT) == len(DARK) == len(DASHES) >= len(CONFIGURATIONS)
+    assert len(set(LIGHT)) == len(LIGHT)
+    assert len(set(DARK)) == len(DARK)
+
+
+def test_a_rate_sweep_does_not_hide_other_runs() -> None:
+    slow = run_of("all-of-3", "steady", 5.0)
+    for runs in (RUNS, (*RUNS, slow)):
+        page = render(Comparison(runs))
+        glance = page.partition('id="glance"')[2].partition("</section>")[0]
+        assert "400" in glance  # of another scenario, at a higher rate
+
+
+def test_texts_are_escaped_and_failures_shown() -> None:
+    told, root = page()
+    assert "no &lt;Java&gt; &amp; no jars" in told
+    assert "no <Java> & no jars" in [cell.text for cell in root.iter("td")]
+
+
+def test_every_figure_that_a_run_has_is_in_the_table() -> None:
+    _, root = page()
+    titles = [str(cell.text).partition(",")[0] for cell in root.iter("th")]
+    unknown = ("sent", "first_ack_s")  # None in the samples
+    shown = [each for each in FIGURES if each.name not in unknown]
+    assert [each.name for each in shown if each.title.partition(",")[0] not in titles] == []
+
+
+def test_a_glance_has_every_scenario_and_configuration() -> None:
+    _, root = page()
+    glance = next(each for each in root.iter("section") if each.get("id") == "glance")
+    table = next(glance.iter("table"))
+    rows = [[str(cell.text) for cell in row] for row in table.iter("tr")]
+    assert rows == [
+        ["p99, ms", "all of 3", "majority of 3", "fixed 2"],
+        ["steady", "40.0", "–", "–"],
+        ["killed-bookie", "42.5 (40.0–45.0)", "220.0 (40.0–400.0)", "–"],
+    ]
+
+
+def test_the_page_begins_with_the_answer() -> None:
+    _, root = page()
+    children = list(next(root.iter("div")))
+    assert (children[0].tag, children[0].get("id")) == ("section", "answer")
+    titles = ["".join(each.itertext()) for each in children[0].iter("h3")]
+    assert titles == [
+        "Lowest latency: all of 3",
+        "Lowest latency while one bookie fails: all of 3 or majority of 3 (no difference shown)",
+        "Survives two losses: not measured",
+        "Fewest copies: none of these configurations",
+    ]
+    commands = [str(each.text) for each in children[0].iter("code")]
+    assert commands == ["quire bench compare --scenarios two-failures"]
+
+
+def test_a_missing_spread_is_said_once() -> None:
+    told, _ = page()
+    assert told.count("was run once") + told.count("were run once") == 1
+    assert "3 of 5 cells" in told
+    assert "unknown" not in told
+    assert "Every cell was run once" in render(Comparison(RUNS[:1]))
+
+
+def test_best_values_have_a_sign_unless_all_overlap() -> None:
+    fast = [run_of("majority-3", repetition=each, milliseconds=(9.0 + each,)) for each in (0, 1)]
+    slow = [run_of("all-of-2", repetition=each, milliseconds=(90.0 + each,)) for each in (0, 1)]
+    root = ET.fromstring(content(Comparison((*RUNS[:2], *fast, *slow))))
+    glance = next(each for each in root.iter("section") if each.get("id") == "glance")
+    marked = [str(each.text) for each in glance.iter("td") if each.get("class") == "best"]
+    assert marked == ["★ 9.5 (9.0–10.0)"] * 2  # of p99 and of the longest append
+    assert "★" not in content(Comparison((*RUNS[:2], *RUNS[:2]))).partition("</section>")[2]
+
+
+def test_the_page_is_readable_in_the_dark() -> None:
+    told, _ = page()
+    assert told.count("prefers-color-scheme: dark") == 3

@@ -1,0 +1,99 @@
+"""Samples and events on one axis of time; what is not known is said."""
+
+import re
+import xml.etree.ElementTree as ET
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.ids import BookieId
+from quire.console.latency import (
+    BOOKIES_SHOWN_MAX,
+    TABLE_ROWS_MAX,
+    WIDTH,
+    AppendRing,
+    Mark,
+    Sample,
+    Strip,
+    latency_strips,
+    latency_view,
+)
+from quire.console.ledger.timeline import Happened
+from tests.support.sample_ledgers import closed_ledger
+
+START = 1_700_000_000_000
+SAMPLES = st.lists(
+    st.tuples(st.integers(0, 10**7), st.one_of(st.none(), st.integers(0, 10**9))),
+    min_size=1,
+    max_size=40,
+    unique_by=lambda each: each[0],
+).map(lambda pairs: [Sample(START + at, us) for at, us in sorted(pairs)])
+
+
+def ring_of(**samples: list[int | None]) -> AppendRing:
+    """Return a ring with a sample each 10 s."""
+    ring = AppendRing()
+    for name, values in samples.items():
+        for number, us in enumerate(values):
+            ring.note(BookieId(name), Sample(START + 10_000 * number, us))
+    return ring
+
+
+def test_without_samples_there_is_nothing_to_show() -> None:
+    assert latency_view(closed_ledger("abc"), AppendRing(), []) is None
+    assert latency_view(closed_ledger("abc"), ring_of(x=[1]), []) is None
+
+
+def test_events_are_beside_the_samples_of_their_time() -> None:
+    events = [
+        Happened("created", START - 1),
+        Happened("fragment 1 begins"),
+        Happened("a repair is needed <now>", START + 15_000),
+    ]
+    ring = ring_of(a=[2_000, 500_000, 0], b=[1_000, None, None])
+    view = latency_view(closed_ledger("abc"), ring, events)
+    assert view is not None
+    assert (view.since_ms, view.until_ms) == (START, START + 20_000)
+    assert (view.bookies, view.left_out, view.events_before) == (("a", "b"), 1, 1)
+    assert [each.cells for each in view.rows] == [
+        ("2 ms", "1 ms"),
+        ("500 ms", "no answer"),
+        ("no appends", "no answer"),
+    ]
+    assert [each.events for each in view.rows] == [(), (), (3,)]
+    root = ET.fromstring(view.drawn)
+    marks = [each for each in root.iter("path") if each.get("class") == "mark"]
+    assert len(marks) == 1
+    place = re.match(r"M([\d.]+) ", str(marks[0].get("d")))
+    assert place is not None
+    assert float(place.group(1)) == 0.75 * WIDTH
+    assert "a repair is needed <now>" in [each.text for each in root.iter("title")]
+    assert sum(each.get("class") == "away" for each in root.iter("path")) == 2
+
+
+def test_many_bookies_and_samples_are_within_bounds() -> None:
+    values: list[int | None] = [1_000] * 90
+    ring = ring_of(**dict.fromkeys("abcdefghijk", values))
+    view = latency_view(closed_ledger("abc", "def", "ghi", "ijk"), ring, [])
+    assert view is not None
+    assert (len(view.bookies), view.left_out) == (BOOKIES_SHOWN_MAX, 3)
+    assert len(view.rows) == TABLE_ROWS_MAX
+    assert view.bookies[:3] == ("i", "j", "k")  # the newest fragment first
+
+
+@given(SAMPLES)
+def test_every_sample_is_drawn_within_the_picture(samples: list[Sample]) -> None:
+    since, until = samples[0].at_ms, samples[-1].at_ms
+    marks = [Mark(1, since, 'a & "b"'), Mark(2, until, "<c>")]
+    drawn = latency_strips([Strip("<bookie>", samples)], marks, since, until)
+    root = ET.fromstring(drawn)
+    height = float(str(root.get("viewBox")).split()[3])
+    places = [each for each in root.iter("path") if each.get("class") == "curve"]
+    points = list(root.iter("circle"))
+    numbers = [float(n) for each in places for n in re.findall(r"[\d.]+", str(each.get("d")))]
+    numbers += [float(str(each.get(name))) for each in points for name in ("cx", "cy")]
+    assert len(numbers) == 2 * sum(bool(each.p99_us) for each in samples)
+    assert all(0 <= x <= WIDTH for x in numbers[::2])
+    assert all(0 <= y <= height for y in numbers[1::2])
+    away = [each for each in root.iter("path") if each.get("class") == "away"]
+    assert len(away) == sum(each.p99_us is None for each in samples)
