@@ -88,7 +88,8 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
     """Print the records, the oldest first."""
     async with open_cluster(metadata_address(arguments)) as cluster:
         records = await AuditTrail(cluster.store, cluster.rng).get()
-    with output.listing(*(each.name for each in fields(AuditRecord))) as listing:
-        for each in records[-arguments.limit :]:
-            listing.add(asdict(each))
+    output.table(
+        (asdict(each) for each in records[-arguments.limit :]),
+        *(each.name for each in fields(AuditRecord)),
+    )
     return ExitCode.DONE

@@ -240,9 +240,7 @@ def _print(comparison: "Comparison", output: Output) -> None:
                 output.line(f"  {text}")
     output.line("")
     names = [figure.name for figure in columns]
-    with output.listing("scenario", "configuration", "rate", "runs", *names) as listing:
-        for row in rows:
-            listing.add(row)
+    output.table(rows, "scenario", "configuration", "rate", "runs", *names)
 
 
 def _row(

@@ -119,16 +119,23 @@ def _print(row: dict[str, Json], health: Health, output: Output) -> None:
     for name, found in kinds:
         if found:
             output.line("")
-            with output.listing("where", "what", "advice") as listing:
-                for each in by_advice(found[:FINDINGS_SHOWN_MAX]):
-                    listing.add(each.as_json())
+            output.table(
+                (each.as_json() for each in by_advice(found[:FINDINGS_SHOWN_MAX])),
+                "where",
+                "what",
+                "advice",
+            )
         if len(found) > FINDINGS_SHOWN_MAX:
             output.remark(f"and {len(found) - FINDINGS_SHOWN_MAX} more {name}")
     if health.by_ledger is not None:
         output.line("")
-        with output.listing("ledger", "kind", "what", "advice") as listing:
-            for kind, found_one in health.by_ledger:
-                listing.add(_ledger_as_json(kind, found_one))
+        output.table(
+            (_ledger_as_json(kind, found_one) for kind, found_one in health.by_ledger),
+            "ledger",
+            "kind",
+            "what",
+            "advice",
+        )
     elif any(each.ledgers and each.ledgers.count > EXAMPLES_MAX for _, f in kinds for each in f):
         output.line("\nevery ledger: quire cluster health --ledgers")
 
@@ -223,17 +230,10 @@ async def _losses(
 
 
 def _print_losses(row: dict[str, Json], losses: _Losses, output: Output) -> None:
-    if output.as_json:
-        output.record(row | {"ledgers": list(losses.rows)})
-        return
-    output.record(row)
-    if losses.rows:
-        output.line("")
-        with output.listing("ledger", "state", "bytes", "loss", "from_entry") as listing:
-            for each in losses.rows:
-                listing.add(each)
+    columns = ("ledger", "state", "bytes", "loss", "from_entry")
+    output.document(row | {"ledgers": losses.rows}, {"ledgers": columns})
     hidden = sum(losses.ledgers.values()) - len(losses.rows)
-    if hidden:
+    if hidden and not output.as_json:
         output.remark(f"and {hidden} more ledgers")
 
 
@@ -263,9 +263,7 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
     else:
         output.line(sentence)
         if rows:
-            with output.listing("kind", "id", "build", "speaks") as listing:
-                for row in rows:
-                    listing.add(row)
+            output.table(rows, "kind", "id", "build", "speaks")
     is_complete = all(each.build == oldest for each in servers)
     return ExitCode.DONE if is_complete else ExitCode.FINDINGS
 

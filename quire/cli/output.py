@@ -9,7 +9,7 @@ that document it; only output to a terminal is coloured.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TextIO
 
@@ -39,9 +39,34 @@ class Output:
         for name, value in row.items():
             self.line(f"{heading(name):<{width}}  {describe_field(name, value)}")
 
+    def document(self, row: Row, tables: Mapping[str, Sequence[str]]) -> None:
+        """Print one row of which some fields are lists of rows: a JSON object, or the other fields
+        and then a table of each list that is not empty. `tables` has the columns of each list.
+        """
+        if self.as_json:
+            self.record(row)
+            return
+        self.record({name: value for name, value in row.items() if name not in tables})
+        for name, columns in tables.items():
+            value = row.get(name)
+            rows = (
+                [each for each in value if isinstance(each, Mapping)]
+                if isinstance(value, list)
+                else []
+            )
+            if rows:
+                self.line("")
+                self.table(rows, *columns)
+
+    def table(self, rows: Iterable[Row], *columns: str) -> None:
+        """Print rows: a table of the given fields, or a JSON array of complete rows."""
+        with self.listing(*columns) as listing:
+            for row in rows:
+                listing.add(row)
+
     @contextmanager
     def listing(self, *columns: str) -> Iterator["Listing"]:
-        """Print many rows: a table of the given fields, or a JSON array of complete rows."""
+        """Print rows as `table` does, added one by one."""
         listing = JsonListing(self) if self.as_json else TableListing(self, columns)
         yield listing
         listing.end()

@@ -102,9 +102,7 @@ async def remove_acls(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _print_acls(bindings: list[AclBinding], output: Output) -> None:
-    with output.listing(*ACL_COLUMNS) as listing:
-        for each in bindings:
-            listing.add(_acl_row(each))
+    output.table((_acl_row(each) for each in bindings), *ACL_COLUMNS)
 
 
 def _acl_row(binding: AclBinding) -> Row:

@@ -139,9 +139,7 @@ async def _zookeeper_status(arguments: argparse.Namespace, output: Output) -> in
 
     asked = await ask_servers([_address(each) for each in arguments.addresses])
     columns = ("address", "mode", "version", "node_count", "connections")
-    with output.listing(*columns) as listing:
-        for each in asked:
-            listing.add({name: getattr(each, name) for name in columns})
+    output.table(({name: getattr(each, name) for name in columns} for each in asked), *columns)
     return ExitCode.DONE if all(each.serves for each in asked) else ExitCode.FINDINGS
 
 

@@ -95,9 +95,7 @@ async def _scrub(arguments: argparse.Namespace, output: Output) -> int:
     address, password = metadata_address(arguments), password_of(arguments)
     findings = await _run(arguments, output, "scrubbed", job)
     columns = ("ledger_id", "first_entry_id", "last_entry_id", "bookie", "finding", "detail")
-    with output.listing(*columns) as listing:
-        for finding in findings if output.as_json else findings[:FINDINGS_SHOWN_MAX]:
-            listing.add(finding)
+    output.table(findings if output.as_json else findings[:FINDINGS_SHOWN_MAX], *columns)
     if not output.as_json and len(findings) > FINDINGS_SHOWN_MAX:
         output.remark(f"and {len(findings) - FINDINGS_SHOWN_MAX:,} more: -o json prints all")
     output.remark(f"{len(findings):,} findings" if findings else "every replica is sound")
@@ -134,9 +132,11 @@ async def _restore(arguments: argparse.Namespace, output: Output) -> int:
 
     address, options = metadata_address(arguments), _secret_options(arguments)
     restored = await _run(arguments, output, "restored", job)
-    with output.listing("archived_id", "ledger_id") as listing:
-        for old, new in sorted(restored.items()):
-            listing.add({"archived_id": old, "ledger_id": new})
+    output.table(
+        ({"archived_id": old, "ledger_id": new} for old, new in sorted(restored.items())),
+        "archived_id",
+        "ledger_id",
+    )
     return ExitCode.DONE
 
 

@@ -74,9 +74,7 @@ async def _print(
     output.line(f"Repair: {repair}\n")
     for columns, rows in ((BOOKIE_COLUMNS, bookies), (BROKER_COLUMNS, brokers)):
         if rows:
-            with output.listing(*columns) as listing:
-                for row in rows:
-                    listing.add(row)
+            output.table(rows, *columns)
             output.line("")
     output.results.flush()
 

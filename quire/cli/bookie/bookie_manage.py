@@ -228,16 +228,11 @@ def _show_plan(forecast: DrainForecast, output: Output) -> int:
         "blocked": dict(plan.blocked.most_common()),
         "targets_that_would_be_full": list(full),
     }
-    if output.as_json:
-        output.record(row | {"targets": [_load_row(each) for each in loads]})
-    else:
-        output.record(row)
-        output.line("")
-        with output.listing("target", "bytes", "free_bytes", "would_be_full") as listing:
-            for each in loads:
-                listing.add(_load_row(each))
-        if full:
-            output.remark("disks of targets would be too full: add bookies first")
+    targets: list[Json] = [_load_row(each) for each in loads]
+    columns = ("target", "bytes", "free_bytes", "would_be_full")
+    output.document(row | {"targets": targets}, {"targets": columns})
+    if full and not output.as_json:
+        output.remark("disks of targets would be too full: add bookies first")
     return ExitCode.DONE if forecast.is_clear else ExitCode.FINDINGS
 
 

@@ -126,16 +126,7 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
                     row["last_confirmed"] = await reader.refresh_last_confirmed()
             except QuorumTimeoutError as error:
                 output.remark(f"the last confirmed entry is not known: {error}")
-    if output.as_json:
-        output.record(row)
-        return ExitCode.DONE
-    fragments = row.pop("fragments")
-    assert isinstance(fragments, list)
-    output.record(row)
-    output.line("")
-    with output.listing("first_entry_id", "ensemble", "incoming") as listing:
-        for fragment in fragments:
-            listing.add(fragment)
+    output.document(row, {"fragments": ("first_entry_id", "ensemble", "incoming")})
     return ExitCode.DONE
 
 

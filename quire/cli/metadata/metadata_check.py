@@ -57,9 +57,7 @@ async def check(arguments: argparse.Namespace, output: Output) -> int:
     else:
         output.line(f"{count} ledgers, {len(formatted)} cookies: {len(rows)} findings")
         if rows:
-            with output.listing("where", "what", "advice") as listing:
-                for row in rows:
-                    listing.add(row)
+            output.table(rows, "where", "what", "advice")
     return ExitCode.FINDINGS if findings else ExitCode.DONE
 
 
@@ -91,9 +89,7 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
     else:
         output.line(f"{len(up)} bookies are up: {len(rows)} findings")
         if rows:
-            with output.listing(*COMPARED_COLUMNS) as listing:
-                for row in rows:
-                    listing.add(row)
+            output.table(rows, *COMPARED_COLUMNS)
         for each in failed:
             output.line(f"not compared: {each}")
     if len(rows) == FINDINGS_MAX:

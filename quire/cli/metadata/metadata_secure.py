@@ -124,9 +124,7 @@ def _show(arguments: argparse.Namespace, output: Output, outcome: Outcome, rows:
     verb = "would be changed" if arguments.dry_run else "changed"
     output.line(f"{outcome.node_count} nodes: {outcome.changed_count} {verb}")
     if rows or refused:
-        with output.listing(*COLUMNS) as listing:
-            for row in (*rows, *refused):
-                listing.add(row)
+        output.table((*rows, *refused), *COLUMNS)
     if len(rows) == CHANGES_SHOWN_MAX:
         output.remark(f"the first {CHANGES_SHOWN_MAX} changes are shown; there may be more")
     if not arguments.dry_run and not outcome.is_settled:

@@ -24,7 +24,7 @@ from quire.errors import CommandError, ExitCode, UsageError
 from quire.operate.bookie_changes import NoSuchBookieError
 from quire.operate.repair_explanation import read_explanation
 from quire.operate.repair_jobs import job_as_json, read_jobs, request_repair
-from quire.operate.repair_summary import TABLES, RepairSummary, read_summary, scrubs_as_json
+from quire.operate.repair_summary import TABLES, read_summary, scrubs_as_json
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
@@ -36,30 +36,13 @@ async def status(arguments: argparse.Namespace, output: Output) -> int:
             summary = await read_summary(cluster)
             if arguments.watch and output.shows_to_person:
                 output.results.write(CLEAR_SCREEN)
-            _print_summary(summary, output)
+            output.document(summary.as_json(), {each.name: each.columns for each in TABLES})
             output.results.flush()
             if not arguments.watch:
                 return ExitCode.DONE
             await asyncio.sleep(arguments.interval)
             if not output.as_json:
                 output.line("")
-
-
-def _print_summary(summary: RepairSummary, output: Output) -> None:
-    row = summary.as_json()
-    if output.as_json:
-        output.record(row)
-        return
-    tables = {each.name: row.pop(each.name, []) for each in TABLES}
-    output.record(row)
-    for table in TABLES:
-        rows = tables[table.name]
-        if isinstance(rows, list) and rows:
-            output.line("")
-            with output.listing(*table.columns) as listing:
-                for each in rows:
-                    assert isinstance(each, dict), "a table has rows"
-                    listing.add(each)
 
 
 async def list_jobs(arguments: argparse.Namespace, output: Output) -> int:
@@ -83,9 +66,11 @@ async def request(arguments: argparse.Namespace, output: Output) -> int:
     """Publish jobs of the first class for ledgers; workers find out what they need."""
     async with open_cluster(metadata_address(arguments)) as cluster:
         published = await request_repair(cluster, [LedgerId(each) for each in arguments.ledgers])
-        with output.listing("ledger", "published") as listing:
-            for ledger_id, is_new in published.items():
-                listing.add({"ledger": ledger_id, "published": is_new})
+        output.table(
+            ({"ledger": ledger_id, "published": is_new} for ledger_id, is_new in published.items()),
+            "ledger",
+            "published",
+        )
     return ExitCode.DONE
 
 
@@ -137,9 +122,7 @@ async def scrub(arguments: argparse.Namespace, output: Output) -> int:
             settings = await _request_scrub(cluster, settings, wanted)
         records = await ScrubStore(cluster.store, cluster.rng).get_all()
         shown = {each: records.get(each, NEVER_SCRUBBED) for each in wanted or sorted(known)}
-        with output.listing(*SCRUB_COLUMNS) as listing:
-            for row in scrubs_as_json(shown, settings, wall_clock_ms()):
-                listing.add(row)
+        output.table(scrubs_as_json(shown, settings, wall_clock_ms()), *SCRUB_COLUMNS)
     return ExitCode.DONE
 
 

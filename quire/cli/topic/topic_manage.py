@@ -130,15 +130,9 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
         "settings": settings,
         "settings_without_effect": ineffective,
     }
-    if output.as_json:
-        output.record(head | {"partitions": rows})
-    else:
-        output.record(head)
-        output.line("")
-        columns = ("partition", "leader", "epoch", "replicas", "in_sync", "start", "end", "bytes")
-        with output.listing(*columns, "state") as listing:
-            for row in rows:
-                listing.add(row)
+    columns = ("partition", "leader", "epoch", "replicas", "in_sync", "start", "end", "bytes")
+    output.document(head | {"partitions": rows}, {"partitions": (*columns, "state")})
+    if not output.as_json:
         _add_short_ledgers(rows, output)
     is_well = all(row["state"] == "served" for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FINDINGS
@@ -156,9 +150,7 @@ def _add_short_ledgers(rows: Sequence[Mapping[str, Json]], output: Output) -> No
     if not found:
         return
     output.line("")
-    with output.listing("partition", "ledger", "entries", "bytes", "why") as listing:
-        for each in found:
-            listing.add(each)
+    output.table(found, "partition", "ledger", "entries", "bytes", "why")
 
 
 async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
