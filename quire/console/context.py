@@ -4,7 +4,8 @@ Leaves what each page shows to `pages/`, and who may see it to `guard`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,17 @@ class Route:
     def changes(self) -> bool:
         """Whether it changes something, so that `allow_writes` and a form's token are needed."""
         return self.method not in ("GET", "HEAD")
+
+
+class Pages(ABC):
+    """Pages of one area of a console."""
+
+    def __init__(self, context: "ConsoleContext") -> None:
+        self._context = context
+
+    @abstractmethod
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
 
 
 def see_other(address: str) -> web.Response:

@@ -18,7 +18,7 @@ from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import SessionState
 from quire.console.admin_servers import AdminServers
 from quire.console.cluster_metrics import read_cluster_metrics
-from quire.console.context import ConsoleContext, Handler, Route
+from quire.console.context import ConsoleContext, Handler, Pages, Route
 from quire.console.guard import TOKEN_BYTES, Guard, Sessions
 from quire.console.latency import AppendPings
 from quire.console.options import ConsoleOptions
@@ -161,21 +161,26 @@ class ConsoleServer:
             self._failed.set_exception(error)
 
 
+PAGES: Final[Sequence[type[Pages]]] = (
+    ClusterPages,
+    LedgerListPages,
+    LedgerPages,
+    LedgerTailPages,
+    RepairPages,
+    BookiePages,
+    TopicPages,
+    MessagePages,
+    LiveMessages,
+    GroupPages,
+    TransactionPages,
+    ReportPages,
+)
+
+
 def routes(context: ConsoleContext, guard: Guard) -> Sequence[Route]:
     """Return every route of the pages; the last one answers what is not found."""
     return (
-        *ClusterPages(context).routes(),
-        *LedgerListPages(context).routes(),
-        *LedgerPages(context).routes(),
-        *LedgerTailPages(context).routes(),
-        *RepairPages(context).routes(),
-        *BookiePages(context).routes(),
-        *TopicPages(context).routes(),
-        *MessagePages(context).routes(),
-        *LiveMessages(context).routes(),
-        *GroupPages(context).routes(),
-        *TransactionPages(context).routes(),
-        *ReportPages(context).routes(),
+        *(route for pages in PAGES for route in pages(context).routes()),
         *LoginPages(context, guard).routes(),
         *_static_routes(),
         Route("GET", "/{rest:.*}", _not_found),

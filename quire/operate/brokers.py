@@ -6,6 +6,7 @@ Invariant: any broker may be asked, so one that does not respond is not a failur
 does.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from quire.errors import CommandError, ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile
 
 TIMEOUT_S: Final = 30.0
+CHECK_LOGS: Final = "check the brokers' logs, then retry"
 
 MessageT = TypeVar("MessageT", bound="ApiMessage")
 
@@ -80,9 +82,7 @@ class BrokerAccess:
                 return await self._ask_at(address, request, answer)
             except PeerError as error:
                 failure = error
-        raise NoBrokerError(
-            f"no broker responds: {failure}", try_next="check the brokers' logs, then retry"
-        )
+        raise NoBrokerError(f"no broker responds: {failure}", try_next=CHECK_LOGS)
 
     async def ask_one(
         self, address: PeerAddress, request: ApiMessage, answer: type[MessageT]
@@ -93,6 +93,25 @@ class BrokerAccess:
         except PeerError as error:
             text = f"broker {address.broker_id} does not respond: {error}"
             raise NoBrokerError(text, try_next="check its log, then retry") from error
+
+    async def ask_each(
+        self, request: ApiMessage, answer: type[MessageT]
+    ) -> dict[PeerAddress, MessageT | None]:
+        """Ask all brokers at once; None is one that does not respond, or that refuses. Raises
+        NoBrokerError if none responds.
+        """
+
+        async def ask(address: PeerAddress) -> MessageT | None:
+            try:
+                found = await self.ask_one(address, request, answer)
+            except NoBrokerError:
+                return None
+            return None if getattr(found, "error_code", ErrorCode.NONE) else found
+
+        answers = await asyncio.gather(*map(ask, self.addresses))
+        if all(each is None for each in answers):
+            raise NoBrokerError("no broker responds", try_next=CHECK_LOGS)
+        return dict(zip(self.addresses, answers, strict=True))
 
     async def _ask_at(
         self, address: PeerAddress, request: ApiMessage, answer: type[MessageT]

@@ -10,7 +10,7 @@ from typing import Final
 from ledger_client.cluster_access import Cluster, read_ledger, wall_clock_ms
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId
-from metadata.repair.claims import Claim
+from metadata.repair.claims import Claim, ClaimStore
 from metadata.repair.job_store import JOBS_MAX, JobStore
 from metadata.repair.jobs import BYTES_MAX, Job, JobName, JobState
 from quire.errors import CommandError
@@ -71,6 +71,13 @@ async def jobs_named(cluster: Cluster, names: Sequence[JobName]) -> list[Job]:
         some = names[start : start + READS_AT_ONCE]
         found += filter(None, await asyncio.gather(*(_read(jobs, name) for name in some)))
     return found
+
+
+async def jobs_as_json(cluster: Cluster, jobs: Sequence[Job]) -> list[dict[str, Json]]:
+    """Return the fields of jobs, with the workers that do them."""
+    claims = await ClaimStore(cluster.store, cluster.rng).get_all()
+    by_ledger = {each.ledger_id: each for each in claims}
+    return [job_as_json(each, by_ledger.get(each.ledger_id)) for each in jobs]
 
 
 def job_as_json(job: Job, claim: Claim | None) -> dict[str, Json]:

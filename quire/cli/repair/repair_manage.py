@@ -12,7 +12,6 @@ from dataclasses import asdict
 
 from ledger_client.cluster_access import Cluster, open_cluster, read_ledger, wall_clock_ms
 from metadata.ids import BookieId, LedgerId
-from metadata.repair.claims import ClaimStore
 from metadata.repair.jobs import JobState
 from metadata.repair.scrub import NEVER_SCRUBBED
 from metadata.repair.scrub_store import ScrubStore
@@ -23,7 +22,7 @@ from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.operate.bookie_changes import NoSuchBookieError
 from quire.operate.repair_explanation import read_explanation
-from quire.operate.repair_jobs import job_as_json, read_jobs, request_repair
+from quire.operate.repair_jobs import job_as_json, jobs_as_json, read_jobs, request_repair
 from quire.operate.repair_summary import TABLES, read_summary, scrubs_as_json
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
@@ -49,16 +48,15 @@ async def list_jobs(arguments: argparse.Namespace, output: Output) -> int:
     """List the published jobs in the order in which they are done."""
     columns = ("ledger", "class", "state", "bytes", "worker", "reasons", "blocked_reason")
     async with open_cluster(metadata_address(arguments)) as cluster:
-        claims = await ClaimStore(cluster.store, cluster.rng).get_all()
-        by_ledger = {each.ledger_id: each for each in claims}
-        with output.listing(*columns) as listing:
-            for job in await read_jobs(cluster, arguments.urgency):
-                is_wanted = not (
-                    (arguments.blocked and job.state is not JobState.BLOCKED)
-                    or (arguments.lost and job.state is not JobState.LOST)
-                )
-                if is_wanted:
-                    listing.add(job_as_json(job, by_ledger.get(job.ledger_id)))
+        jobs = [
+            each
+            for each in await read_jobs(cluster, arguments.urgency)
+            if not (
+                (arguments.blocked and each.state is not JobState.BLOCKED)
+                or (arguments.lost and each.state is not JobState.LOST)
+            )
+        ]
+        output.table(await jobs_as_json(cluster, jobs), *columns)
     return ExitCode.DONE
 
 

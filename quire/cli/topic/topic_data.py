@@ -39,6 +39,7 @@ from quire.errors import CommandError, ExitCode, UsageError
 from quire.identity.errors import SecurityError
 from quire.identity.kafka_settings import kafka_settings
 from quire.operate.as_json import data_as_json
+from quire.operate.brokers import CHECK_LOGS
 from quire.operate.fields import Json
 from quire.operate.findings import names
 from quire.operate.topics import SEE_LIST, make_if_missing, topic_named
@@ -53,7 +54,6 @@ UNANSWERED_MAX: Final = 100_000
 """Maximum number of unacknowledged records; at the limit, reading the input waits."""
 
 
-SEE_BROKERS: Final = "check the brokers' logs, then retry"
 SEE_HEALTH: Final = "quire cluster health"
 
 
@@ -70,7 +70,7 @@ class ReceivedRecord(Protocol):
 class TopicDataError(CommandError):
     """Records could not be moved: they were refused, or the brokers did not respond in time."""
 
-    def __init__(self, text: str, error: KafkaError, try_next: str = SEE_BROKERS) -> None:
+    def __init__(self, text: str, error: KafkaError, try_next: str = CHECK_LOGS) -> None:
         is_retriable = bool(error.retriable)
         super().__init__(text, try_next=try_next if is_retriable else "")
         self.code = ExitCode.UNAVAILABLE if is_retriable else ExitCode.REFUSED
@@ -113,7 +113,7 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
             acknowledged += 1
     except KafkaError as error:
         text = f"writing failed: {acknowledged} records were acknowledged, and perhaps more: "
-        try_next = SEE_HEALTH if watch.reason else SEE_BROKERS
+        try_next = SEE_HEALTH if watch.reason else CHECK_LOGS
         raise TopicDataError(f"{text}{watch.reason or error}", error, try_next) from error
     finally:
         watch.end()

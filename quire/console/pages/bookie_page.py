@@ -12,7 +12,7 @@ from aiohttp import web
 from bookie.storage.writability import ADVICE, DESCRIPTIONS, Reason, reasons_of
 from metadata.ids import LEDGER_ID_MAX, BookieId
 from quire.console.bookie_report import TEXTS, Act, BookieReport, allowed_acts, read_report
-from quire.console.context import ConsoleContext, Route, see_other
+from quire.console.context import Pages, Route, see_other
 from quire.console.paging import asked_number
 from quire.operate.assessment import next_step
 from quire.operate.bookie_changes import (
@@ -26,6 +26,7 @@ from quire.operate.bookie_changes import (
     require_allowed,
 )
 from quire.operate.ledger_pass import LedgerPass
+from quire.server.overriding import override
 
 PLAN_S_MAX: Final = 5.0
 """Time for the pass of a plan; a plan of a larger cluster covers the ledgers read until then."""
@@ -34,14 +35,12 @@ REASON_CHARACTERS_MAX: Final = 200
 DAMAGED_SHOWN_MAX: Final = 100
 
 
-class BookiePages:
+class BookiePages(Pages):
     """Pages of single bookies."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (
             Route("GET", "/bookies/{bookie}", self._show),
             Route("GET", "/bookies/{bookie}/change", self._confirm),

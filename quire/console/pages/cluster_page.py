@@ -12,12 +12,13 @@ from aiohttp import web
 from metadata.ids import BookieId
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
-from quire.console.context import ConsoleContext, Route
+from quire.console.context import Pages, Route
 from quire.operate.as_json import state_of
 from quire.operate.assessment import next_step
 from quire.operate.copy_counts import Loss
 from quire.operate.health import Health
 from quire.operate.repair_summary import read_summary
+from quire.server.overriding import override
 
 FINDINGS_SHOWN_MAX: Final = 100
 COPIES: Final = {0: "no copy is certain", 1: "1 copy"}
@@ -53,14 +54,12 @@ class BookieRow:
         return next_step(self.bookie_id, self.lifecycle.state)
 
 
-class ClusterPages:
+class ClusterPages(Pages):
     """Pages of the cluster."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (
             Route("GET", "/", self._cluster),
             Route("GET", "/if-lost", self._if_lost),

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from quire.console.context import ConsoleContext, Route, see_other
+from quire.console.context import Pages, Route, see_other
 from quire.console.pages.topics_page import START_MAX
 from quire.console.paging import asked_number, number_of, slice_of
 from quire.console.topics.access import with_brokers
@@ -29,20 +29,19 @@ from quire.console.topics.offset_reset import (
 from quire.errors import UsageError
 from quire.operate.brokers import BrokerAccess
 from quire.operate.topics import topic_named
+from quire.server.overriding import override
 
 GROUP_PATH: Final = "/groups/{group:[^/]+}"
 """A group id has any characters: without a pattern, braces would not be taken."""
 HAS_MEMBERS: Final = "the group has members: stop them first, then its offsets can be changed"
 
 
-class GroupPages:
+class GroupPages(Pages):
     """Pages of groups."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         context = self._context
         return (
             Route("GET", "/groups", with_brokers(context, "Groups", self._list)),

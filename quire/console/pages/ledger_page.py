@@ -19,7 +19,7 @@ from ledger_client.cluster_access import Cluster, read_ledger
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY, BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from quire.console.context import ConsoleContext, Route
+from quire.console.context import Pages, Route
 from quire.console.latency import LOOK_EVERY_S, latency_view
 from quire.console.ledger.entry_reading import ENTRIES_MAX, LedgerToRead, read_end, read_entries
 from quire.console.ledger.held_entries import ask_bookies
@@ -31,6 +31,7 @@ from quire.console.paging import ROWS_PER_PAGE, Page, asked_number, number_of
 from quire.operate.as_json import text_or_base64
 from quire.operate.copy_counts import Copies, fewest_copies
 from quire.operate.repair_explanation import read_explanation
+from quire.server.overriding import override
 
 PATH: Final = "/ledgers/{ledger_id}"
 PASSWORD_CHARACTERS_MAX: Final = 1_000
@@ -69,14 +70,12 @@ class Wanted:
         )
 
 
-class LedgerPages:
+class LedgerPages(Pages):
     """Page of one ledger."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (Route("GET", PATH, self._show), Route("POST", PATH, self._show_with_password))
 
     async def _show(self, request: web.Request) -> web.Response:
@@ -165,14 +164,12 @@ class LedgerRow:
     copies: Copies | None
 
 
-class LedgerListPages:
+class LedgerListPages(Pages):
     """List of ledgers."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (Route("GET", "/ledgers", self._list),)
 
     async def _list(self, request: web.Request) -> web.Response:

@@ -25,11 +25,12 @@ from aiohttp import web
 from ledger_client import LedgerError, LedgerReader, UnauthorizedError
 from metadata.errors import MetadataError
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY
-from quire.console.context import ConsoleContext, Route
+from quire.console.context import ConsoleContext, Pages, Route
 from quire.console.ledger.entry_reading import END_S, ENTRIES_MAX, LedgerToRead, open_reader
 from quire.console.ledger.payloads import Form, form_of, shown
 from quire.console.pages.ledger_page import found_ledger
 from quire.console.paging import number_of
+from quire.server.overriding import override
 
 PATH: Final = "/ledgers/{ledger_id}/tail"
 STREAMS_MAX: Final = 16
@@ -48,15 +49,16 @@ PASSWORD_NEEDED: Final = (
 )
 
 
-class LedgerTailPages:
+class LedgerTailPages(Pages):
     """Live tails of all ledgers."""
 
     def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._open_count = 0
 
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (Route("GET", PATH, self._tail, limit_s=None),)
 
     async def _tail(self, request: web.Request) -> web.StreamResponse:

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from broker_layer.kafka.errors import RecordBatchError
 from broker_layer.peer import PeerAddress
-from quire.console.context import ConsoleContext, Route
+from quire.console.context import ConsoleContext, Pages, Route
 from quire.console.pages.messages_page import PARTITION_MAX, readable_topic
 from quire.console.paging import asked_number
 from quire.console.topics.access import cluster_brokers
@@ -32,6 +32,7 @@ from quire.operate.brokers import (
 )
 from quire.operate.fields import describe_time
 from quire.operate.topics import LATEST, Place, leader_of, leaders_in, offsets_at, topic_metadata
+from quire.server.overriding import override
 
 STREAMS_MAX: Final = 20
 STREAM_S_MAX: Final = 3_600.0
@@ -40,15 +41,16 @@ ROWS_PER_STEP: Final = 50
 FETCH_WAIT_MS: Final = 1_000
 
 
-class LiveMessages:
+class LiveMessages(Pages):
     """Streams of new messages."""
 
     def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._streams = 0
 
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (Route("GET", "/topics/{topic}/live", self._stream, limit_s=None),)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from broker_layer.peer import PeerAddress
-from quire.console.context import ConsoleContext, Route
+from quire.console.context import Pages, Route
 from quire.console.paging import asked_number
 from quire.console.topics.access import with_brokers
 from quire.console.topics.offset_reset import OFFSET_MAX, time_of
@@ -35,19 +35,18 @@ from quire.operate.topics import (
     require_topic,
     topic_metadata,
 )
+from quire.server.overriding import override
 
 PARTITION_MAX: Final = 2**31 - 1
 KEY_CHARACTERS_MAX: Final = 1_000
 
 
-class MessagePages:
+class MessagePages(Pages):
     """Messages of topics."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         handler = with_brokers(self._context, "Messages", self._show)
         return (Route("GET", "/topics/{topic}/messages", handler),)
 

@@ -11,14 +11,14 @@ from aiohttp import web
 
 from ledger_client.errors import LedgerNotFoundError
 from metadata.ids import LEDGER_ID_MAX, LedgerId
-from metadata.repair.claims import ClaimStore
 from metadata.repair.job_store import JobStore
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.console.context import ConsoleContext, Route, see_other
+from quire.console.context import Pages, Route, see_other
 from quire.console.paging import ROWS_PER_PAGE, Page, asked_number, number_of
 from quire.operate.fields import Json
-from quire.operate.repair_jobs import job_as_json, jobs_named, request_repair
+from quire.operate.repair_jobs import jobs_as_json, jobs_named, request_repair
 from quire.operate.repair_summary import TABLES, read_summary
+from quire.server.overriding import override
 
 JOBS_START_MAX: Final = 10**6
 PAUSE_MINUTES_DEFAULT: Final = 60
@@ -40,14 +40,12 @@ FIGURES: Final = (
 )
 
 
-class RepairPages:
+class RepairPages(Pages):
     """Pages of repair."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (
             Route("GET", "/repair", self._show),
             Route("GET", "/repair/jobs", self._jobs),
@@ -79,11 +77,9 @@ class RepairPages:
         cluster = self._context.cluster
         start = asked_number(request.query, "from", 0, JOBS_START_MAX)
         published = await JobStore(cluster.store, cluster.rng).published()
-        claims = await ClaimStore(cluster.store, cluster.rng).get_all()
-        by_ledger = {each.ledger_id: each for each in claims}
         end = start + ROWS_PER_PAGE
         jobs = await jobs_named(cluster, published[start:end])
-        rows = [job_as_json(each, by_ledger.get(each.ledger_id)) for each in jobs]
+        rows = await jobs_as_json(cluster, jobs)
         page = Page(rows, start, end if end < len(published) else None)
         return self._context.page(request, "repair_jobs.html", page=page, total=len(published))
 

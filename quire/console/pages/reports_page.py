@@ -21,17 +21,16 @@ from markupsafe import Markup
 
 from quire.bench.comparison import RUNS_PATTERN, Comparison, ResultsError, read_comparison
 from quire.bench.report_page import REPORT_STYLE, TITLE, content
-from quire.console.context import ConsoleContext, Route
+from quire.console.context import Pages, Route
+from quire.server.overriding import override
 
 
-class ReportPages:
+class ReportPages(Pages):
     """Pages of reports."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         return (
             Route("GET", "/reports", self._list),
             Route("GET", "/reports/style.css", self._style),

@@ -16,7 +16,7 @@ from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.topics.partition import PartitionKey, PartitionSegment
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
-from quire.console.context import ConsoleContext, Route
+from quire.console.context import Pages, Route
 from quire.console.paging import asked_number, slice_of
 from quire.console.topics.access import with_brokers
 from quire.console.topics.group_reading import groups_of
@@ -30,18 +30,17 @@ from quire.operate.topics import (
     topic_named,
     topic_settings,
 )
+from quire.server.overriding import override
 
 START_MAX: Final = 10**7
 
 
-class TopicPages:
+class TopicPages(Pages):
     """Pages of topics."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         context = self._context
         return (
             Route("GET", "/topics", with_brokers(context, "Topics", self._list)),

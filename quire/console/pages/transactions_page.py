@@ -7,7 +7,6 @@ left open.
 Source: KIP-664, KIP-588.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,10 +23,11 @@ from broker_layer.kafka.messages import (
     ListTransactionsResponse,
 )
 from broker_layer.peer import PeerAddress
-from quire.console.context import ConsoleContext, Route, see_other
+from quire.console.context import Pages, Route, see_other
 from quire.console.paging import asked_number
 from quire.console.topics.access import KeyType, coordinator_of, with_brokers
-from quire.operate.brokers import BrokerAccess, NoBrokerError, require
+from quire.operate.brokers import BrokerAccess, require
+from quire.server.overriding import override
 
 SECONDS_DEFAULT: Final = 60
 SECONDS_MAX: Final = 30 * 24 * 3600
@@ -35,14 +35,12 @@ MS_PER_S: Final = 1_000
 TITLE: Final = "Transactions"
 
 
-class TransactionPages:
+class TransactionPages(Pages):
     """Pages of transactions."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
+    @override
     def routes(self) -> Sequence[Route]:
-        """Return the routes."""
+        """See `Pages`."""
         context = self._context
         return (
             Route("GET", "/transactions", with_brokers(context, TITLE, self._list)),
@@ -116,21 +114,16 @@ async def read_open(brokers: BrokerAccess, longer_than_ms: int) -> OpenTransacti
         producer_id_filters=[],
         duration_filter=longer_than_ms or -1,
     )
-    answers = await asyncio.gather(*(_listed(brokers, each, request) for each in brokers.addresses))
-    silent = [
-        address.broker_id
-        for address, answer in zip(brokers.addresses, answers, strict=True)
-        if answer is None
-    ]
-    if len(silent) == len(answers):
-        raise NoBrokerError("no broker responds", try_next="check the brokers' logs, then retry")
+    answers = await brokers.ask_each(request, ListTransactionsResponse)
     room, left_out, found = SHOWN_MAX, 0, list[OpenTransaction]()
-    for address, ids in zip(brokers.addresses, answers, strict=True):
-        shown = (ids or [])[:room]
+    for address, answer in answers.items():
+        ids = [] if answer is None else [e.transactional_id for e in answer.transaction_states]
+        shown = ids[:room]
         room -= len(shown)
-        left_out += len(ids or []) - len(shown)
+        left_out += len(ids) - len(shown)
         if shown:
             found += await _described(brokers, address, shown)
+    silent = [address.broker_id for address, answer in answers.items() if answer is None]
     return OpenTransactions(sorted(found, key=lambda each: each.started_ms), left_out, silent)
 
 
@@ -156,18 +149,6 @@ async def abort(brokers: BrokerAccess, found: OpenTransaction) -> None:
     if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
         return  # it ends now: the coordinator writes the markers
     require(answer.error_code)
-
-
-async def _listed(
-    brokers: BrokerAccess, address: PeerAddress, request: ListTransactionsRequest
-) -> list[str] | None:
-    try:
-        answer = await brokers.ask_one(address, request, ListTransactionsResponse)
-    except NoBrokerError:
-        return None
-    if answer.error_code != ErrorCode.NONE:
-        return None
-    return [each.transactional_id for each in answer.transaction_states]
 
 
 async def _described(

@@ -20,6 +20,7 @@ from quire.console.access import READING
 from quire.console.context import ConsoleContext, Handler
 from quire.errors import ExitCode
 from quire.operate.brokers import (
+    CHECK_LOGS,
     BrokerAccess,
     NoBrokerError,
     TopicRefusedError,
@@ -66,7 +67,7 @@ async def page_brokers(context: ConsoleContext) -> AsyncIterator[BrokerAccess]:
             yield brokers
     except TimeoutError as error:
         text = f"the brokers did not answer within {PAGE_S:.0f} s"
-        raise NoBrokerError(text, try_next="check the brokers' logs, then retry") from error
+        raise NoBrokerError(text, try_next=CHECK_LOGS) from error
     except TopicRefusedError as error:
         if error.code is ExitCode.NOT_FOUND:
             raise web.HTTPNotFound(text=str(error)) from error
@@ -114,5 +115,5 @@ async def coordinator_of(brokers: BrokerAccess, key: str, kind: KeyType) -> Peer
     found = (await coordinators_of(brokers, [key], kind)).get(key)
     if found is None:
         text = f"no broker coordinates {key!r} now"
-        raise NoBrokerError(text, try_next="check the brokers' logs, then retry")
+        raise NoBrokerError(text, try_next=CHECK_LOGS)
     return found

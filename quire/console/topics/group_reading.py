@@ -29,7 +29,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.peer import PeerAddress
 from quire.console.topics.access import KeyType, coordinator_of, coordinators_of
 from quire.console.topics.records import time_at
-from quire.operate.brokers import BrokerAccess, NoBrokerError, require
+from quire.operate.brokers import CHECK_LOGS, BrokerAccess, NoBrokerError, require
 from quire.operate.topics import LATEST, Place, leaders_in, offsets_at, topic_metadata
 
 GROUPS_MAX: Final = 500
@@ -180,15 +180,15 @@ async def read_groups(brokers: BrokerAccess) -> GroupList:
     """Return the groups of all brokers that answer, by their ids. Raises NoBrokerError if none
     does.
     """
-    answers = await asyncio.gather(*(_listed(brokers, each) for each in brokers.addresses))
-    silent = [
-        address.broker_id
-        for address, answer in zip(brokers.addresses, answers, strict=True)
-        if answer is None
+    answers = await brokers.ask_each(ListGroupsRequest(), ListGroupsResponse)
+    rows = [
+        GroupRow(each.group_id, each.group_state, each.group_type, each.protocol_type)
+        for answer in answers.values()
+        if answer is not None
+        for each in answer.groups
     ]
-    if len(silent) == len(answers):
-        raise NoBrokerError("no broker responds", try_next="check the brokers' logs, then retry")
-    found = {each.group_id: each for answer in answers for each in answer or ()}
+    found = {each.group_id: each for each in rows}
+    silent = [address.broker_id for address, answer in answers.items() if answer is None]
     return GroupList([found[each] for each in sorted(found)], silent)
 
 
@@ -201,7 +201,7 @@ async def read_group(brokers: BrokerAccess, group_id: str) -> GroupView | None:
     offsets = (await committed_of(brokers, coordinator, [group_id])).get(group_id)
     if offsets is None:
         text = f"the offsets of group {group_id!r} cannot be read now"
-        raise NoBrokerError(text, try_next="check the brokers' logs, then retry")
+        raise NoBrokerError(text, try_next=CHECK_LOGS)
     if state == DEAD and not offsets:
         return None
     lags = await lags_of(brokers, offsets)
@@ -249,20 +249,6 @@ async def committed_of(
         for group in answer.groups
         if group.error_code == ErrorCode.NONE
     }
-
-
-async def _listed(brokers: BrokerAccess, address: PeerAddress) -> list[GroupRow] | None:
-    """Return the groups of one broker; None if it does not answer or does not know them yet."""
-    try:
-        answer = await brokers.ask_one(address, ListGroupsRequest(), ListGroupsResponse)
-    except NoBrokerError:
-        return None
-    if answer.error_code != ErrorCode.NONE:
-        return None
-    return [
-        GroupRow(each.group_id, each.group_state, each.group_type, each.protocol_type)
-        for each in answer.groups
-    ]
 
 
 async def _described(
