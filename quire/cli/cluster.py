@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 
 from ledger_client.cluster_access import Cluster, identity_of, open_cluster, wall_clock_ms
 from metadata.brokers.broker_registration import BrokerRegistration
-from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import MetadataError, MetadataFormatError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
@@ -48,7 +47,7 @@ from quire.operate.findings import EXAMPLES_MAX, LedgerFinding, by_advice
 from quire.operate.health import Health, check_health, health_as_json
 from quire.operate.repair_summary import read_summary
 from quire.operate.server_versions import ServerVersion, oldest_build, upgrade_sentence
-from quire.operate.watch import READ_S_MAX, Server, servers_of
+from quire.operate.watch import READ_S_MAX, Server, registered_brokers, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -245,7 +244,7 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
     """Print each server that is up, with its version and what it speaks."""
     async with open_cluster(metadata_address(arguments)) as cluster:
         bookies = sorted(cluster.directory.bookies.values(), key=lambda each: each.bookie_id)
-        brokers = await _registered_brokers(cluster)
+        brokers = await registered_brokers(cluster.store, cluster.rng)
     servers = [_of_bookie(each) for each in bookies]
     rows: list[dict[str, Json]] = [
         {**_version_row(server), "wire_versions": list(each.wire_versions)}
@@ -266,15 +265,6 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
             output.table(rows, "kind", "id", "build", "speaks")
     is_complete = all(each.build == oldest for each in servers)
     return ExitCode.DONE if is_complete else ExitCode.FINDINGS
-
-
-async def _registered_brokers(cluster: Cluster) -> list[BrokerRegistration]:
-    directory = BrokerDirectory(cluster.store, cluster.rng)
-    await directory.start()
-    try:
-        return [directory.brokers[each] for each in sorted(directory.brokers)]
-    finally:
-        await directory.aclose()
 
 
 def _of_bookie(each: BookieRegistration) -> ServerVersion:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bookie.storage.writability import reasons_of
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, QuorumSpec
 from metadata.ledgers.lost_entries import LostRange
 from metadata.ledgers.payload_encryption import PayloadEncryption
 from metadata.registry.registration import BookieRegistration
@@ -54,20 +54,13 @@ def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
 
 def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
     """Return a ledger's fields as they are stored."""
-    quorum, encryption = ledger.quorum, ledger.encryption
+    encryption = ledger.encryption
     return {
         "ledger_id": ledger.ledger_id,
         "state": str(ledger.state),
         "last_entry_id": ledger.last_entry_id,
         "length": ledger.length,
-        "quorum": {
-            "mode": str(quorum.mode),
-            "ensemble": quorum.ensemble_size,
-            "write": quorum.write_quorum,
-            "ack": quorum.ack_quorum,
-            "stripe_entries": quorum.stripe_entries,
-            "min_in_sync": quorum.min_in_sync if quorum.is_in_sync else None,
-        },
+        "quorum": quorum_as_json(ledger.quorum),
         "digest": str(ledger.digest),
         "created_ms": ledger.created_ms,
         "writer": ledger.writer,
@@ -77,6 +70,18 @@ def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
         "given_up": fragments_as_json(ledger.given_up),
         "lost": lost_as_json(ledger.lost),
         "encryption": None if encryption is None else encryption_as_json(encryption),
+    }
+
+
+def quorum_as_json(quorum: QuorumSpec) -> dict[str, Json]:
+    """Return how a ledger is replicated."""
+    return {
+        "mode": str(quorum.mode),
+        "ensemble": quorum.ensemble_size,
+        "write": quorum.write_quorum,
+        "ack": quorum.ack_quorum,
+        "stripe_entries": quorum.stripe_entries,
+        "min_in_sync": quorum.min_in_sync if quorum.is_in_sync else None,
     }
 
 

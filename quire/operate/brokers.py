@@ -18,8 +18,7 @@ from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.peer import PeerAccess, PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
-from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
-from metadata.store.interface import MetadataStore
+from metadata.brokers.broker_registration import BrokerRegistration
 from quire.errors import CommandError, ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile
 
@@ -159,14 +158,6 @@ def open_registered(
         where = f" with a listener {listener!r}" if listener else ""
         raise NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
     return open_peers(client_name, addresses, registrations, identity, rng, timeout_s)
-
-
-async def read_registrations(store: MetadataStore, rng: Random) -> tuple[BrokerRegistration, ...]:
-    """Return the brokers that are up, by their ids. Raises MetadataError."""
-    directory = BrokerDirectory(store, rng)
-    await directory.start()
-    await directory.aclose()
-    return tuple(registration for _, registration in sorted(directory.brokers.items()))
 
 
 def _addresses(

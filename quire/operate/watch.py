@@ -11,12 +11,15 @@ again, counts from zero.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from ledger_client.cluster_access import Cluster
+from metadata.brokers.broker_registration import BrokerRegistration
 from metadata.brokers.broker_registry import BrokerDirectory
+from metadata.store.interface import MetadataStore
 from quire.identity.client_file import ClientFile
 from quire.identity.errors import SecurityError
 from quire.operate.admin_api import AdminApiError, get_text
@@ -148,13 +151,16 @@ async def servers_of(cluster: Cluster) -> list[Server]:
         Server(BOOKIE, each.bookie_id, each.admin_url)
         for _, each in sorted(cluster.directory.bookies.items())
     ]
-    directory = BrokerDirectory(cluster.store, cluster.rng)
+    brokers = await registered_brokers(cluster.store, cluster.rng)
+    return [*bookies, *(Server(BROKER, str(e.broker_id), e.admin_url) for e in brokers)]
+
+
+async def registered_brokers(store: MetadataStore, rng: Random) -> tuple[BrokerRegistration, ...]:
+    """Return the brokers that are up, by their ids. Raises MetadataError."""
+    directory = BrokerDirectory(store, rng)
     await directory.start()
-    try:
-        brokers = sorted(directory.brokers.items())
-    finally:
-        await directory.aclose()
-    return [*bookies, *(Server(BROKER, str(name), each.admin_url) for name, each in brokers)]
+    await directory.aclose()
+    return tuple(registration for _, registration in sorted(directory.brokers.items()))
 
 
 async def read_all(

@@ -42,6 +42,7 @@ from quire.operate.as_json import (
     encryption_as_json,
     fragments_as_json,
     lost_as_json,
+    quorum_as_json,
     text_or_base64,
 )
 from quire.operate.fields import Json, Row
@@ -246,13 +247,7 @@ def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
     if short:
         return row
     quorum = info.quorum
-    row["quorum"] = {
-        "mode": str(quorum.mode),
-        "ensemble": quorum.ensemble_size,
-        "write": quorum.write_quorum,
-        "ack": quorum.ack_quorum,
-        "min_in_sync": quorum.min_in_sync if quorum.is_in_sync else None,
-    }
+    row["quorum"] = quorum_as_json(quorum)
     if quorum.is_in_sync:
         row["in_sync"] = list(info.in_sync)
         row["given_up"] = fragments_as_json(info.given_up)

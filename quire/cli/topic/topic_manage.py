@@ -39,13 +39,7 @@ from quire.cli.command_line import METADATA_VARIABLE, metadata_address, require_
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.identity.client_file import NO_IDENTITY, ClientFile
-from quire.operate.brokers import (
-    BrokerAccess,
-    open_peers,
-    open_registered,
-    read_registrations,
-    require,
-)
+from quire.operate.brokers import BrokerAccess, open_peers, open_registered, require
 from quire.operate.fields import Json
 from quire.operate.topics import (
     NO_ID,
@@ -64,6 +58,7 @@ from quire.operate.topics import (
     topic_named,
     topic_settings,
 )
+from quire.operate.watch import registered_brokers
 
 SET_STEP: Final = 0
 DELETE_STEP: Final = 1
@@ -303,7 +298,7 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
     else:
         store = await open_cluster_store(metadata_address(arguments), rng=rng)
         try:
-            registrations = await read_registrations(store, rng)
+            registrations = await registered_brokers(store, rng)
         finally:
             await store.aclose()
         listener = arguments.listener

@@ -24,12 +24,7 @@ from quire.console.pages.messages_page import PARTITION_MAX, readable_topic
 from quire.console.paging import asked_number
 from quire.console.topics.access import cluster_brokers
 from quire.console.topics.records import RecordRow, batches_of, fetch, next_offset_of, row_of
-from quire.operate.brokers import (
-    BrokerAccess,
-    NoBrokerError,
-    TopicRefusedError,
-    require,
-)
+from quire.operate.brokers import BrokerAccess, NoBrokerError, TopicRefusedError, require
 from quire.operate.fields import describe_time
 from quire.operate.topics import LATEST, Place, leader_of, leaders_in, offsets_at, topic_metadata
 from quire.server.overriding import override

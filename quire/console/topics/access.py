@@ -25,8 +25,8 @@ from quire.operate.brokers import (
     NoBrokerError,
     TopicRefusedError,
     open_registered,
-    read_registrations,
 )
+from quire.operate.watch import registered_brokers
 
 CLIENT_NAME: Final = "quire-console"
 ANSWER_S: Final = 4.0
@@ -50,7 +50,7 @@ class KeyType(IntEnum):
 async def cluster_brokers(context: ConsoleContext) -> AsyncIterator[BrokerAccess]:
     """Find the brokers of the cluster. Raises NoBrokerError, MetadataError."""
     cluster = context.cluster
-    registrations = await read_registrations(cluster.store, cluster.rng)
+    registrations = await registered_brokers(cluster.store, cluster.rng)
     async with open_registered(
         CLIENT_NAME, registrations, context.identity, cluster.rng, timeout_s=ANSWER_S
     ) as brokers:

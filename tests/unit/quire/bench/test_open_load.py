@@ -7,6 +7,9 @@ from time import monotonic
 from types import SimpleNamespace
 from typing import cast
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ledger_client import (
     BackpressureError,
     LedgerClient,
@@ -16,7 +19,7 @@ from ledger_client import (
 )
 from metadata.ids import LedgerId
 from quire.bench.journal import JournalWriter, read_journal
-from quire.bench.open_load import OpenLoad
+from quire.bench.open_load import Burst, OpenLoad, due_times
 
 Take = Callable[["FakeWriter", int], None]
 
@@ -143,3 +146,25 @@ async def test_appends_that_fail_together_open_one_new_ledger(tmp_path: Path) ->
     client = await load(tmp_path, [take, *[confirm_soon] * 20], 10)
     assert len(client.writers) == 2
     assert sorted(client.writers[1].taken) == list(range(10))
+
+
+RATES = st.floats(1, 5_000)
+LENGTHS = st.floats(0.1, 5)
+
+
+@given(RATES, LENGTHS)
+def test_every_tick_of_the_rate_is_due_once(rate: float, seconds: float) -> None:
+    times = due_times(rate, seconds)
+    assert times == [number / rate for number in range(round(rate * seconds))]
+
+
+@given(RATES, LENGTHS, st.lists(st.tuples(st.floats(0, 4), st.integers(1, 50)), max_size=4))
+def test_bursts_are_added_to_the_regular_appends(
+    rate: float, seconds: float, bursts: list[tuple[float, int]]
+) -> None:
+    times = due_times(rate, seconds, [Burst(at, count) for at, count in bursts])
+    assert times == sorted(times)
+    left = list(times)
+    for at in due_times(rate, seconds):
+        left.remove(at)
+    assert left == sorted(at for at, count in bursts if at < seconds for _ in range(count))

@@ -4,8 +4,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.repair.claims import Claim
 from metadata.repair.job_store import JOBS_MAX
@@ -13,7 +15,8 @@ from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.settings import DEFAULTS
-from quire.operate.repair_explanation import NO_COPY, Explanation, Unrepaired, job_of
+from quire.operate.repair_explanation import NO_COPY, Explanation, Unrepaired, damaged_parts, job_of
+from quire.repair.bad_entries import bad_entries
 from quire.repair.needs import RepairClass
 from tests.support.sample_ledgers import IN_SYNC, bookies, closed_ledger, open_ledger
 
@@ -262,3 +265,53 @@ def test_an_in_sync_fragment_may_lack_a_member() -> None:
 def test_the_job_of_a_ledger() -> None:
     assert job_of((*EARLIER, NAME), LedgerId(7)) == NAME
     assert job_of(EARLIER, LedgerId(7)) is None
+
+
+A = BookieId("a")
+LEDGERS = (
+    open_ledger("abc"),
+    open_ledger("abc", "bcd", "abd"),
+    closed_ledger("abc"),
+    closed_ledger("bcd", "abc"),
+    open_ledger("abc", quorum=IN_SYNC),
+    closed_ledger("abc", "bcd").with_lost([(3, 5), (8, 12)], 5, UpdateToken(bytes(16))),
+)
+
+
+def record(*ranges: tuple[int, int], ledger_id: int = 7) -> ScrubRecord:
+    bad = (BadRange(LedgerId(ledger_id), EntryId(first), EntryId(last)) for first, last in ranges)
+    return ScrubRecord(bad=tuple(bad))
+
+
+@given(st.sampled_from(LEDGERS), st.integers(0, 200), st.integers(0, 200))
+def test_each_damaged_entry_is_in_one_part(ledger: LedgerMetadata, first: int, count: int) -> None:
+    reported = record((first, first + count))
+    parts = damaged_parts(ledger, {A: reported})
+    entries = [
+        entry_id
+        for each in parts
+        for entry_id in range(each.entries.first_entry_id, each.entries.last_entry_id + 1)
+    ]
+    assert entries == list(range(first, first + count + 1))
+    repairable = [each.entries for each in parts if each.why_not is None]
+    assert repairable == bad_entries(ledger, A, reported.bad)
+
+
+def test_entries_after_the_end_need_no_copy() -> None:
+    ledger = closed_ledger("abc")
+    end = ledger.last_entry_id
+    assert end is not None
+    found = damaged_parts(ledger, {A: record((end, end + 5))})
+    assert [(each.entries.first_entry_id, each.why_not) for each in found] == [
+        (end, None),
+        (end + 1, Unrepaired.AFTER_THE_END),
+    ]
+
+
+def test_an_in_sync_ledger_is_repaired_once_it_is_closed() -> None:
+    (found,) = damaged_parts(open_ledger("abc", quorum=IN_SYNC), {A: record((0, 3))})
+    assert found.why_not is Unrepaired.OPEN
+
+
+def test_other_ledgers_are_left_out() -> None:
+    assert damaged_parts(closed_ledger("abc"), {A: record((0, 3), ledger_id=8)}) == []

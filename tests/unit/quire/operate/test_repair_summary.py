@@ -8,8 +8,8 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.claims import Claim
 from metadata.repair.jobs import JobName
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
-from metadata.repair.scrub import BadRange, ScrubRecord
-from metadata.repair.settings import DEFAULTS
+from metadata.repair.scrub import NEVER_SCRUBBED, BadRange, ScrubPosition, ScrubRecord
+from metadata.repair.settings import DEFAULTS, RepairSettings
 from metadata.repair.status import (
     BLOCKED_REASONS_MAX,
     AwayBookie,
@@ -17,7 +17,7 @@ from metadata.repair.status import (
     RepairStatus,
     UrgencyTotal,
 )
-from quire.operate.repair_summary import RepairSummary, claim_as_json, urgency_text
+from quire.operate.repair_summary import RepairSummary, claim_as_json, scrub_text, urgency_text
 from quire.repair.needs import RepairClass
 
 NOW_MS = 1_700_000_000_000
@@ -260,3 +260,27 @@ def test_every_class_has_a_text() -> None:
     texts = [urgency_text(each) for each in RepairClass]
     assert len(set(texts)) == len(texts)
     assert urgency_text(8) == "class 8"
+
+
+SCRUBBED = ScrubRecord(served_ms=5, began_ms=9, ended_ms=NOW_MS - 90_000)
+OFF = replace(DEFAULTS, scrub_bytes_per_s=0)
+
+
+@pytest.mark.parametrize(
+    ("record", "settings", "text"),
+    [
+        (NEVER_SCRUBBED, DEFAULTS, "none ended yet"),
+        (SCRUBBED, DEFAULTS, "ended 2 min ago"),
+        (SCRUBBED, OFF, "off, ended 2 min ago"),
+        (replace(SCRUBBED, requested_ms=6), DEFAULTS, "requested, ended 2 min ago"),
+        (replace(SCRUBBED, requested_ms=5), DEFAULTS, "ended 2 min ago"),
+        (NEVER_SCRUBBED, replace(DEFAULTS, scrub_requested_ms=1), "requested, none ended yet"),
+        (
+            replace(SCRUBBED, began_ms=NOW_MS - 30_000, position=ScrubPosition(7, EntryId(3))),
+            DEFAULTS,
+            "under way since 30 s, at ledger 7",
+        ),
+    ],
+)
+def test_what_a_scrub_does(record: ScrubRecord, settings: RepairSettings, text: str) -> None:
+    assert scrub_text(record, settings, NOW_MS) == text

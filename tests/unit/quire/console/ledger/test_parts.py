@@ -1,5 +1,6 @@
 """Consecutive entries with the same copies, compared with counting entry by entry."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,16 @@ from ledger_client.reading.entry_ranges import merged
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.ledgers.lost_entries import LostRange
-from quire.console.ledger.parts import STRIPES_MAX, Held, Part, Why, last_compared, parts
+from quire.console.ledger.parts import (
+    PARTS_PER_SLICE,
+    STRIPES_MAX,
+    Held,
+    Part,
+    Why,
+    compare_copies,
+    last_compared,
+    parts,
+)
 from tests.support.sample_ledgers import IN_SYNC, bookies, closed_ledger, open_ledger
 
 STRIPED = QuorumSpec(3, 2, 2, stripe_entries=4)
@@ -97,3 +107,26 @@ def test_in_sync_mode_needs_the_minimum_of_members() -> None:
 )
 def test_stripes_limit_the_comparison(quorum: QuorumSpec, compared: int) -> None:
     assert last_compared(open_ledger("abc", quorum=quorum), 10**12) == compared
+
+
+FRAGMENTS = 10 * PARTS_PER_SLICE
+LAST = 10 * FRAGMENTS - 1
+
+
+async def test_others_go_on_between_slices() -> None:
+    ledger = closed_ledger(*["abc", "bcd"] * (FRAGMENTS // 2))
+    held = dict.fromkeys(bookies("abcd"), Held([(0, LAST)], ENTRY_ID_MAX))
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count_turns())
+    compared = await compare_copies(ledger, held, LAST)
+    other.cancel()
+    assert turns >= FRAGMENTS // PARTS_PER_SLICE - 1
+    assert list(compared.parts) == list(parts(ledger, held, 0, LAST, LAST))
+    assert (compared.last, compared.compared_to, compared.confirmed) == (LAST, LAST, LAST)

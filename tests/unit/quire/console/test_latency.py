@@ -1,14 +1,17 @@
-"""Samples and events on one axis of time; what is not known is said."""
+"""Samples of appends' latency within bounds, and their view beside a ledger's events."""
 
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.ids import BookieId
+from quire.console import latency
 from quire.console.latency import (
     BOOKIES_SHOWN_MAX,
+    SAMPLES_MAX,
     TABLE_ROWS_MAX,
     WIDTH,
     AppendRing,
@@ -20,6 +23,27 @@ from quire.console.latency import (
 )
 from quire.console.ledger.timeline import Happened
 from tests.support.sample_ledgers import closed_ledger
+
+A, B, C = (BookieId(each) for each in "abc")
+
+
+def test_the_oldest_samples_are_dropped() -> None:
+    ring = AppendRing()
+    for at_ms in range(SAMPLES_MAX + 5):
+        ring.note(A, Sample(at_ms, 1))
+    assert [each.at_ms for each in ring.of(A)] == list(range(5, SAMPLES_MAX + 5))
+    assert ring.of(B) == ()
+
+
+def test_the_bookie_that_was_asked_least_recently_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(latency, "BOOKIES_MAX", 2)
+    ring = AppendRing()
+    for at_ms, each in enumerate((A, B, A, C)):
+        ring.note(each, Sample(at_ms, None))
+    assert [len(ring.of(each)) for each in (A, B, C)] == [2, 0, 1]
+
 
 START = 1_700_000_000_000
 SAMPLES = st.lists(
