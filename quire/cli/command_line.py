@@ -181,6 +181,14 @@ def metadata_address(arguments: argparse.Namespace) -> str:
     return str(address)
 
 
+def host_and_port(text: str, *, try_next: str) -> tuple[str, int]:
+    """Return a host, of an IPv6 address without brackets, and a port. Raises UsageError."""
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdecimal()):
+        raise UsageError(f"{text!r} is not HOST:PORT", try_next=try_next)
+    return host.strip("[]"), int(port)
+
+
 def positive(text: str) -> int:
     """Read a number of at least 1, for argparse."""
     value = int(text)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from quire.cli.command_line import Noun, VerbParser, lone_command
+from quire.cli.command_line import Noun, VerbParser, host_and_port, lone_command
 from quire.cli.output import Output
 from quire.errors import ExitCode, UsageError
 from quire.server.errors import OptionError
@@ -137,17 +137,12 @@ def _add_run(noun: Noun, server: Server, summary: str) -> VerbParser:
 async def _zookeeper_status(arguments: argparse.Namespace, output: Output) -> int:
     from quire.zookeeper.status import ask_servers
 
-    asked = await ask_servers([_address(each) for each in arguments.addresses])
+    try_next = "quire zookeeper status --help"
+    addresses = [host_and_port(each, try_next=try_next) for each in arguments.addresses]
+    asked = await ask_servers(addresses)
     columns = ("address", "mode", "version", "node_count", "connections")
     output.table(({name: getattr(each, name) for name in columns} for each in asked), *columns)
     return ExitCode.DONE if all(each.serves for each in asked) else ExitCode.FINDINGS
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()):
-        raise UsageError(f"{text!r} is not HOST:PORT", try_next="quire zookeeper status --help")
-    return host.strip("[]"), int(port)
 
 
 def add_option_flags(server: Server, switch: Switch, verb: argparse.ArgumentParser) -> None:

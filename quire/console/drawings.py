@@ -34,7 +34,6 @@ _LINES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Name of a pattern -> path of its lines; a pattern without lines is a plain surface."""
-PATTERN_SIZE: Final = 8
 
 
 def definitions() -> Markup:

@@ -35,7 +35,12 @@ from metadata.registry.cluster import open_cluster_store
 from metadata.topics.partition import PartitionKey
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
-from quire.cli.command_line import METADATA_VARIABLE, metadata_address, require_consent
+from quire.cli.command_line import (
+    METADATA_VARIABLE,
+    host_and_port,
+    metadata_address,
+    require_consent,
+)
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.identity.client_file import NO_IDENTITY, ClientFile
@@ -293,8 +298,8 @@ async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAcc
     rng, identity = Random(os.urandom(16)), _identity(arguments)
     opening: AbstractAsyncContextManager[BrokerAccess]
     if arguments.bootstrap:
-        address = _parsed(arguments.bootstrap)
-        opening = open_peers(CLIENT_NAME, (address,), (), identity, rng)
+        host, port = host_and_port(arguments.bootstrap, try_next="--bootstrap 127.0.0.1:9092")
+        opening = open_peers(CLIENT_NAME, (PeerAddress(0, host, port),), (), identity, rng)
     else:
         store = await open_cluster_store(metadata_address(arguments), rng=rng)
         try:
@@ -313,13 +318,6 @@ def _identity(arguments: argparse.Namespace) -> ClientFile:
     if arguments.bootstrap and not is_given:
         return NO_IDENTITY
     return identity_of(metadata_address(arguments))
-
-
-def _parsed(text: str) -> PeerAddress:
-    host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isdecimal()):
-        raise UsageError(f"{text!r} is not HOST:PORT", try_next="--bootstrap 127.0.0.1:9092")
-    return PeerAddress(0, host.strip("[]"), int(port))
 
 
 class LedgerNotListedError(CommandError):

@@ -5,12 +5,9 @@ verb runs.
 """
 
 import argparse
-import importlib
-from collections.abc import Coroutine
 from typing import Final
 
-from quire.cli.command_line import Handler, Noun, add_consent_option, not_negative, positive
-from quire.cli.output import Output
+from quire.cli.command_line import Noun, add_consent_option, later, not_negative, positive
 
 MANAGE: Final = "quire.cli.topic.topic_manage"
 DATA: Final = "quire.cli.topic.topic_data"
@@ -94,7 +91,7 @@ def _add_data(noun: Noun) -> None:
 def _verb(
     noun: Noun, name: str, module: str, summary: str, *, has_name: bool = True
 ) -> argparse.ArgumentParser:
-    verb = noun.verb(name, _later(module, name), summary)
+    verb = noun.verb(name, later(module, f"{name}_topic"), summary)
     if has_name:
         verb.add_argument("topic", metavar="NAME")
     verb.add_argument(
@@ -123,11 +120,3 @@ def _setting(text: str) -> tuple[str, str]:
     if not (name and sign):
         raise argparse.ArgumentTypeError(f"{text!r} is not SETTING=VALUE")
     return name, value
-
-
-def _later(module: str, function: str) -> Handler:
-    def handle(arguments: argparse.Namespace, output: Output) -> int | Coroutine[None, None, int]:
-        handler: Handler = getattr(importlib.import_module(module), f"{function}_topic")
-        return handler(arguments, output)
-
-    return handle
