@@ -48,8 +48,9 @@ from quire.operate.as_json import (
 from quire.operate.fields import Json, Row
 
 if TYPE_CHECKING:
-    from ledger_client import LedgerWriter
     from ledger_client.awaitable_handle import AwaitableHandle
+
+    from ledger_client import LedgerWriter
 
 UNREADABLE: Final = "unreadable"
 """State, in lists, of a ledger whose record this release cannot read."""
