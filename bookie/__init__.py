@@ -9,14 +9,11 @@ Leaves replication to `ledger_client`.
 - `several_options`: options of several bookies of one machine, from one file.
 - `config`: limits of the storage, each with its unit.
 - `errors`: what can go wrong inside a bookie.
-- `server_errors`: why a bookie does not start or cannot be set up.
-- `condition_log`: log lines about conditions in which it takes no entries.
-- `slices`: large collections, walked in slices so that the event loop runs in between.
 - `files/`: disk and key-value store.
 - `log/`: write-ahead log.
 - `index/`: places of entries, and ledger states.
 - `storage/`: what a bookie does with ledgers, over log and index.
-- `scrub/`: check of everything that is stored.
+- `scrubber`: slow check of everything that is stored, and reports of damaged entries.
 - `identity/`: cookie, position and limbo.
 - `server/`: network and admin port.
 - `wire/`: bytes between clients and bookies; the only part that clients import.

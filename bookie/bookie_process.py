@@ -18,37 +18,32 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from bookie.condition_log import report_conditions
 from bookie.config import StorageConfig
 from bookie.errors import BookieError, DiskFailedError
-from bookie.files.disk import Disk
-from bookie.files.running_operations import RunningOperations, watched
-from bookie.files.small_files import remove_mark
-from bookie.identity.anchor_watch import AnchorWatch
+from bookie.files.disk import Disk, remove_mark
+from bookie.identity.anchors import AnchorWatch
 from bookie.identity.identity import LIMBO_NAME, Identity, prove_identity
 from bookie.identity.limbo import keep_reason
 from bookie.identity.metadata_age import MetadataAge
-from bookie.identity.operator_switch import OperatorSwitch
 from bookie.identity.original import OriginalCheck, registration_wait_s
-from bookie.identity.own_lifecycle import OwnLifecycle
+from bookie.identity.own_lifecycle import OperatorSwitch, OwnLifecycle
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.log.reserve import make_room
 from bookie.options import BookieOptions
-from bookie.scrub.scrubber import Scrubber
+from bookie.scrubber import Scrubber
+from bookie.server.access import ServerAccess, make_authorizer
 from bookie.server.admin import BookieAdmin
 from bookie.server.client_logins import make_logins
 from bookie.server.collector import Collector, FeedExpiry
-from bookie.server.ledger_authorizer import make_authorizer
 from bookie.server.metrics import BookieMetrics
-from bookie.server.registration import Registration, describe
+from bookie.server.registration import Registration, describe, report_conditions
 from bookie.server.server import BookieServer
-from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerCounters
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.disk_health import DiskHealth
+from bookie.storage.disk_health import DiskHealth, RunningOperations, watched
+from bookie.storage.horizon import standing_reader
 from bookie.storage.opening import KnownDisk
-from bookie.storage.standing import standing_reader
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError

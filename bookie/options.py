@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from bookie.config import StorageConfig
+from bookie.server.access import AuthorizerMode, RoleOptions
 from bookie.server.client_logins import LoginMode
-from bookie.server.ledger_authorizer import AuthorizerMode, RoleOptions
 from bookie.server.server_limits import ServerLimits
 from metadata.errors import InvalidUriError
 from metadata.registry.location import UNKNOWN_LOCATION

@@ -27,13 +27,13 @@ from bookie.errors import (
     DiskFailedError,
     DiskFullError,
 )
-from bookie.files import disk_calls, disk_identity
-from bookie.files.capacity import Capacity, measure_tree
+from bookie.files import disk_calls
 from bookie.files.disk import Buffer, DiskSpace
 from bookie.files.disk_threads import Threads
 from bookie.files.index_lmdb import LmdbStore
 
 Result = TypeVar("Result")
+
 
 READ_THREADS: Final = 4
 DESCRIPTOR_WAIT_S: Final = 0.5
@@ -53,6 +53,42 @@ INLINE_S_MAX.
 """
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _NOT_NOW: Final = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class Capacity:
+    """Limit on the bytes of one directory tree, for a bookie that may use a part of a file system.
+    The index's store does not check it: its files are measured.
+
+    Invariant: between two measurements, only bytes that other programs freed make `used_bytes` too
+    large.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        """Set the limit; 0 means no limit."""
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def take(self, what: str, growth: int) -> None:
+        """Count bytes that are about to be written. Raises DiskFullError when they do not fit."""
+        if self.limit_bytes and growth > 0:
+            if self.used_bytes + growth > self.limit_bytes:
+                raise DiskFullError(what)
+            self.used_bytes += growth
+
+    def give(self, size: int) -> None:
+        """Count bytes that were freed."""
+        self.used_bytes -= size
+
+    def bounded(self, found: DiskSpace, used_bytes: int) -> DiskSpace:
+        """Set the measured bytes; return the space on the file system within the limit."""
+        self.used_bytes = used_bytes
+        if not self.limit_bytes:
+            return found
+        return DiskSpace(
+            min(found.total_bytes, self.limit_bytes),
+            max(0, min(found.free_bytes, self.limit_bytes - used_bytes)),
+            found.device,
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -219,7 +255,7 @@ class RealDisk:
         """See `Disk.lock_identity`."""
         if self._lock is None:
             return ""
-        return await self._control(disk_identity.lock_identity, self._lock)
+        return await self._control(disk_calls.lock_identity, self._lock)
 
     async def space(self, directory: str = "") -> DiskSpace:
         """See `Disk.space`."""
@@ -332,7 +368,7 @@ class RealDisk:
 
     def _file_identity(self, name: str) -> str:
         try:
-            return disk_identity.file_identity(self._root / name)
+            return disk_calls.file_identity(self._root / name)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -351,3 +387,15 @@ class RealDisk:
         # Counted as df does: blocks reserved for root are neither used nor free.
         usable = found.f_blocks - found.f_bfree + found.f_bavail
         return DiskSpace(usable * found.f_frsize, found.f_bavail * found.f_frsize, device)
+
+
+def measure_tree(root: Path) -> int:
+    """Return the bytes of all files below a directory. Files that disappear are skipped."""
+    total = 0
+    for path in root.rglob("*"):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        total += max(found.st_size, found.st_blocks * 512) if path.is_file() else 0
+    return total

@@ -3,12 +3,9 @@
 - `identity`: made at formatting, proved at every start (rule 2.2).
 - `cookie`: identity in each directory, its bytes and comparison.
 - `original`: check that no other process serves as the same bookie (rule 2.6).
-- `greeting`: question to an address, which bookie answers there.
 - `position`: record outside the disk of how far the log is durable.
-- `anchors`: files whose identity shows that a directory is a copy.
-- `anchor_watch`: end of a bookie whose directories are removed while it runs.
+- `anchors`: files whose identity shows that a directory is a copy, or gone.
 - `limbo`: reason of a limbo, kept while it lasts.
 - `metadata_age`: stop of all removal while the metadata service is older than before (rule 10.5).
-- `own_lifecycle`: draining and removal, as operators and repair set them in the metadata.
-- `operator_switch`: read-only mode that an operator sets, which survives a restart.
+- `own_lifecycle`: draining and removal, as operators and repair set them; read-only mode.
 """

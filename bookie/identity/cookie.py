@@ -28,7 +28,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bookie.server_errors import CookieDamagedError, Difference
+from bookie.errors import CookieDamagedError, Difference
 from metadata.ids import BookieId, is_bookie_id
 from metadata.registry.cluster import INSTANCE_BYTES
 from metadata.registry.cookies import CookieRecord

@@ -18,8 +18,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from bookie.files.disk import Disk
-from bookie.files.small_files import MARKS, read_mark, read_small, write_mark, write_small
+from bookie.errors import (
+    AlreadyFormattedError,
+    CookieMismatchError,
+    CookieMissingError,
+    Difference,
+)
+from bookie.files.disk import MARKS, Disk, read_mark, read_small, write_mark, write_small
 from bookie.identity.anchors import are_same_files, make_anchors, read_anchors
 from bookie.identity.cookie import (
     COOKIE_NAME,
@@ -37,12 +42,6 @@ from bookie.identity.cookie import (
 from bookie.identity.metadata_age import was_restored
 from bookie.identity.original import WAIT_S_MIN, OriginalCheck
 from bookie.identity.own_lifecycle import refuse_removed
-from bookie.server_errors import (
-    AlreadyFormattedError,
-    CookieMismatchError,
-    CookieMissingError,
-    Difference,
-)
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, Version
 from metadata.registry.cluster import INSTANCE_BYTES, ensure_cluster, require_cluster

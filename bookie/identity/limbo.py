@@ -13,8 +13,7 @@ import contextlib
 from typing import Final
 
 from bookie.errors import DiskFullError
-from bookie.files.disk import Disk
-from bookie.files.small_files import SMALL_BYTES_MAX, read_mark, remove_mark, write_mark
+from bookie.files.disk import SMALL_BYTES_MAX, Disk, read_mark, remove_mark, write_mark
 from bookie.storage.bookie_storage import BookieStorage
 
 REASON_NAME: Final = "limbo-reason"

@@ -33,8 +33,7 @@ from typing import Final
 from crc32c import crc32c
 
 from bookie.errors import DiskFullError, FormatError
-from bookie.files.disk import Disk
-from bookie.files.small_files import MARKS, read_mark, write_mark
+from bookie.files.disk import MARKS, Disk, read_mark, write_mark
 from bookie.storage.writability import Reason, Writability
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, Version

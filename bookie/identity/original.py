@@ -1,22 +1,24 @@
 """Check before a start that no other process serves as the same bookie.
 
-Leaves the comparison of directories to `bookie.identity.identity`, and the hello to
-`bookie.identity.greeting`.
+Leaves the comparison of directories to `bookie.identity.identity`. Its hello is that of rule 2.3
+alone, because the bookie does not import the client.
 
 Invariants: a process that answers at the registered address with the same identity is never
 replaced; a registration is replaced at once only if its process is proved dead: that process
 recorded the position while it held the lock that this process holds now, on the same run of the
 system. No answer proves nothing: the start then waits until the registration's session ends.
 
-Source: protocol rule 2.6.
+Source: protocol rules 2.3 and 2.6.
 """
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
-from bookie.identity.greeting import greet
-from bookie.server_errors import OriginalLivesError, OriginalRegisteredError
-from bookie.wire.messages import Status
+from bookie.errors import OriginalLivesError, OriginalRegisteredError
+from bookie.wire.codec import decode_reply, encode_message
+from bookie.wire.errors import FrameError, MessageError
+from bookie.wire.frames import FrameAssembler, FrameKind, frame_header
+from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN, Hello, HelloReply, Status
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.paths import bookie_path
@@ -24,6 +26,7 @@ from metadata.registry.positions import PositionRecord, PositionStore
 from metadata.registry.registration import BookieRegistration, unpack_registration
 from metadata.store.ephemeral import HeldNode, unpack_held
 from metadata.store.interface import MetadataStore
+from quire.server.overriding import override
 from quire.server.server_log import ServerLog
 
 SESSIONS_WAITED: Final = 3.0
@@ -32,6 +35,9 @@ WAIT_S_MIN: Final = 30.0
 """Minimum of that wait, in seconds: the other process may have a longer session timeout."""
 CHECK_INTERVAL_S: Final = 0.2
 HELLO_INTERVAL_S: Final = 2.0
+GREETING_S_MAX: Final = 2.0
+"""Maximum time for the connection and the answer together, in seconds."""
+CLIENT_NAME: Final = "a starting bookie"
 
 
 def registration_wait_s(session_timeout_s: float) -> float:
@@ -118,3 +124,64 @@ async def _refuse_if_alive(
 
 def _address(registration: BookieRegistration) -> str:
     return f"{registration.host}:{registration.port}"
+
+
+async def greet(host: str, port: int, bookie_id: BookieId) -> HelloReply | None:
+    """Send a hello and return the answer; None if there is none within GREETING_S_MAX."""
+    transport: asyncio.BaseTransport | None = None
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(GREETING_S_MAX):
+            transport, greeting = await loop.create_connection(
+                lambda: _Greeting(bookie_id), host, port
+            )
+            return await greeting.answered
+    except (OSError, TimeoutError):
+        return None
+    finally:
+        if transport is not None:
+            cast("asyncio.Transport", transport).abort()
+
+
+class _Greeting(asyncio.Protocol):
+    """One connection, until its first answer or its end."""
+
+    def __init__(self, bookie_id: BookieId) -> None:
+        self.answered: asyncio.Future[HelloReply | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._bookie_id = bookie_id
+        self._assembler = FrameAssembler()
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        versions = (WIRE_VERSION_MIN, WIRE_VERSION)
+        body = encode_message(Hello(self._bookie_id, *versions, 0, b"", CLIENT_NAME))
+        frame = frame_header(FrameKind.REQUEST, 1, len(body)) + body
+        cast("asyncio.Transport", transport).write(frame)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        rest = memoryview(data)
+        try:
+            while rest and not self.answered.done():
+                buffer = self._assembler.get_buffer()
+                count = min(len(buffer), len(rest))
+                buffer[:count] = rest[:count]
+                for frame in self._assembler.buffer_updated(count):
+                    reply = decode_reply(frame.body)
+                    self._settle(reply if isinstance(reply, HelloReply) else None)
+                rest = rest[count:]
+        except (FrameError, MessageError):
+            self._settle(None)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._settle(None)
+
+    def _settle(self, reply: HelloReply | None) -> None:
+        if not self.answered.done():
+            self.answered.set_result(reply)

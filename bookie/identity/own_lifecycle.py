@@ -1,21 +1,10 @@
-"""State of this bookie in the cluster's life, as operators and repair set it, and its effects here.
+"""What operators and repair set of this bookie: its state in the cluster's life, and its read-only
+mode.
 
-The record in the metadata service is durable, so the effects survive a restart of the bookie.
-Leaves the record and its transitions to `metadata.repair.lifecycle`, and the effects on adds and on
-the registration to `bookie.storage.writability`.
-
-    state     effect
-    active    none
-    draining  Registered as not writable at once. Ordinary adds are refused `grace_s` later, so that
-              writers replace the bookie without a stall; at once, if this process has just started.
-    drained   Ordinary adds and recovery adds are refused. Reads and fences continue.
-    limbo     As draining: copies that may lack entries are moved to other bookies.
-    lost      none: the auditor sees the registration and makes the bookie active.
-    removed   The process ends, and every later start is refused.
-
-Invariants: after a start that finds the bookie draining or in limbo, no ordinary add is accepted,
-and none after `grace_s` in a process that learns it later; a record that cannot be read changes
-nothing.
+Leaves the record of the state and its transitions to `metadata.repair.lifecycle`, the effects on
+adds and on the registration to `bookie.storage.writability`, and the route of the switch to
+`bookie.server.admin`. Both survive a restart: the state is in the metadata service, the mode on the
+disk.
 
 Source: protocol rules 9.8 and 9.13; metadata design, "Registration".
 """
@@ -23,9 +12,10 @@ Source: protocol rules 9.8 and 9.13; metadata design, "Registration".
 import asyncio
 from functools import partial
 from random import Random
-from typing import assert_never
+from typing import Final, assert_never
 
-from bookie.server_errors import BookieRemovedError
+from bookie.errors import BookieRemovedError
+from bookie.files.disk import Disk, read_mark, remove_mark, write_mark
 from bookie.storage.writability import Reason, Writability
 from metadata.backoff import Backoff
 from metadata.errors import MetadataError, MetadataFormatError
@@ -34,6 +24,9 @@ from metadata.paths import lifecycle_path
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle, unpack_lifecycle
 from metadata.store.interface import MetadataStore, find
 from quire.server.server_log import ServerLog
+
+READ_ONLY_NAME: Final = "read-only"
+_TEXT: Final = b"An operator made this bookie read-only: quire bookie readonly ID off\n"
 
 
 async def read_lifecycle(store: MetadataStore, bookie_id: BookieId) -> BookieLifecycle:
@@ -51,8 +44,18 @@ async def refuse_removed(store: MetadataStore, bookie_id: BookieId) -> None:
 
 
 class OwnLifecycle:
-    """Follower of this bookie's record. Call `restore` before anything is served, then run `run` as
-    a task.
+    """State of this bookie in the cluster's life, and its effects here.
+
+        state     effect active    none draining  Registered as not writable at once. Ordinary adds
+        are refused `grace_s` later, so that writers replace the bookie without a stall; at once, if
+        this process has just started. drained   Ordinary adds and recovery adds are refused. Reads
+        and fences continue. limbo     As draining: copies that may lack entries are moved to other
+        bookies. lost      none: the auditor sees the registration and makes the bookie active.
+        removed   The process ends, and every later start is refused.
+
+    Invariants: after a start that finds the bookie draining or in limbo, no ordinary add is
+    accepted, and none after `grace_s` in a process that learns it later; a record that cannot be
+    read changes nothing.
     """
 
     def __init__(
@@ -143,3 +146,33 @@ class OwnLifecycle:
 
 def _quoted(reason: str) -> str:
     return f": {reason}" if reason else ""
+
+
+class OperatorSwitch:
+    """Read-only mode of one bookie.
+
+    Format: the file `identity/read-only` exists while the bookie must be read-only; its text is for
+    operators. Invariant: the mark is durably written or removed before the switch takes effect and
+    is answered.
+    """
+
+    def __init__(self, disk: Disk, writability: Writability) -> None:
+        self._disk = disk
+        self._writability = writability
+        self._switching = asyncio.Lock()
+
+    async def restore(self) -> None:
+        """Make the storage read-only if the mark exists. Call it once, at a start."""
+        if await read_mark(self._disk, READ_ONLY_NAME) is not None:
+            self._writability.set_by_operator(is_read_only=True)
+
+    async def switch(self, *, is_read_only: bool) -> None:
+        """Store the mode durably, then apply it. Raises DiskFullError, DiskFailedError: then
+        nothing has changed.
+        """
+        async with self._switching:
+            if is_read_only:
+                await write_mark(self._disk, READ_ONLY_NAME, _TEXT)
+            else:
+                await remove_mark(self._disk, READ_ONLY_NAME)
+            self._writability.set_by_operator(is_read_only=is_read_only)

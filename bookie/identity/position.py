@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from bookie.errors import DiskFullError
-from bookie.server_errors import PositionTakenError
+from bookie.errors import DiskFullError, PositionTakenError
 from metadata.backoff import Backoff
 from metadata.errors import MetadataError, OutcomeUnknownError
 from metadata.ids import BookieId, Version

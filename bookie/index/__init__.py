@@ -3,10 +3,7 @@
 - `index`: runs of every ledger, in memory since the last checkpoint and in the store before.
 - `index_runs`: runs of one ledger, sorted and without overlap; pure.
 - `index_pages`: sealed values of the store, the checkpoint's mark, and stored states.
-- `stored_runs`: runs in the store.
-- `stored_states`: ledger states in the store, many in one transaction.
-- `stored_ids`: ids of the stored states, against which look-ups are checked; pure.
-- `stored_segments`: live bytes and damage of segments in the store.
-- `horizon_pages`: horizon of ledger ids, and the trimming of tombstones below it.
+- `stored_runs`: runs in the store, with live bytes and damage of segments.
+- `stored_states`: ledger states in the store, many in one transaction, and the horizon.
 - `replica_state`: decision on an add, a fence or a read of one ledger; pure.
 """

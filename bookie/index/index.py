@@ -19,13 +19,12 @@ from functools import partial
 
 from bookie.config import StorageConfig
 from bookie.errors import BookieError, DiskFailedError
-from bookie.files.index_store import OrderedStore, StoreSizes, StoreTransaction
-from bookie.index import index_pages, index_runs, stored_runs, stored_segments, stored_states
+from bookie.files.disk import OrderedStore, StoreSizes, StoreTransaction
+from bookie.index import index_pages, index_runs, stored_runs, stored_states
 from bookie.index.index_pages import CheckpointMeta
 from bookie.index.index_runs import Lookup, Run
-from bookie.index.stored_ids import StoredIds
-from bookie.index.stored_runs import RunMove
-from bookie.index.stored_segments import Measured
+from bookie.index.stored_runs import Measured, RunMove
+from bookie.index.stored_states import StoredIds
 from metadata.ids import ENTRY_ID_MAX
 
 StateEncoder = Callable[[int, int], bytes | None]
@@ -208,7 +207,7 @@ class Index:
                 self._ids.add(ledger_id)
 
         def finish(transaction: StoreTransaction) -> tuple[CheckpointMeta, dict[int, int]]:
-            live = stored_segments.remove_segments(transaction, removed)
+            live = stored_runs.remove_segments(transaction, removed)
             return _change_meta(transaction, mark_lsn=mark), live
 
         self.meta, self._stored_bytes = await self._store.update(finish)
@@ -249,18 +248,18 @@ class Index:
         """Store durably which segments hold damage, if that changed."""
         if numbers != self._stored_damaged:
             gone = [number for number in self._stored_damaged if number not in numbers]
-            await self._store.update(lambda t: stored_segments.change_damaged(t, numbers, gone))
+            await self._store.update(lambda t: stored_runs.change_damaged(t, numbers, gone))
             self._stored_damaged = numbers
 
     async def store_measured(self, measured: dict[int, Measured]) -> None:
         """Store durably what cleaning has measured of some segments. Raises DiskFullError."""
         if measured:
-            job = partial(stored_segments.put_measured, measured=measured)
+            job = partial(stored_runs.put_measured, measured=measured)
             await self._store.update(job, keeps_room=True)
 
     async def correct_live_bytes(self, number: int, change: int) -> None:
         """Add `change` to the stored live bytes of a segment."""
-        await self._store.update(lambda t: stored_segments.add_live_bytes(t, {number: change}))
+        await self._store.update(lambda t: stored_runs.add_live_bytes(t, {number: change}))
         self._stored_bytes[number] = self._stored_bytes.get(number, 0) + change
 
     async def move(self, moves: list[RunMove]) -> dict[int, None]:
@@ -368,7 +367,7 @@ def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[StoreTrans
                 transaction, ledger_id, runs, highest
             ).items():
                 changes[number] = changes.get(number, 0) + change
-        stored_segments.add_live_bytes(transaction, changes)
+        stored_runs.add_live_bytes(transaction, changes)
 
     return job
 

@@ -1,7 +1,7 @@
 """Sealed values of the index's store, the checkpoint's mark, and stored ledger states.
 
-Leaves transactions to `bookie.files.index_store`, runs to `bookie.index.stored_runs`, and segments
-to `bookie.index.stored_segments`.
+Leaves transactions to `bookie.files.disk`, runs to `bookie.index.stored_runs`, and segments
+to `bookie.index.stored_runs`.
 
 Format, keys and values; numbers in keys are big-endian, in values little-endian; each value ends in
 the CRC32C of key and value:
@@ -11,7 +11,7 @@ the CRC32C of key and value:
 | `m` | version u16, flags u16 (see `FLAG_`), mark u64, states u64, XOR of CRCs u32 |
 | `r`, ledger id u64, last id u64 | first id u64, last id of run before i64, LSN u64, bytes u32 |
 | `s`, ledger id u64 | see `bookie.index.replica_state` |
-| `h` | see `bookie.index.horizon_pages` |
+| `h` | see `bookie.index.stored_states` |
 | `g`, segment number u64 | bytes of the stored runs in the segment u64 |
 | `c`, segment number u64 | adds records in it u32, mean bytes of its runs u32 |
 | `d`, segment number u64 | nothing: the segment holds damage |
@@ -27,7 +27,7 @@ from typing import Final
 from crc32c import crc32c
 
 from bookie.errors import DiskFailedError
-from bookie.files.index_store import StoreTransaction
+from bookie.files.disk import StoreTransaction
 
 INDEX_VERSION: Final = 1
 FLAG_LIMBO: Final = 1

@@ -1,24 +1,110 @@
-"""Reads and rewrites of ledger states in the index, many in one transaction.
+"""The index's store of ledger states and of the horizon of their ids, many in one transaction.
 
-Leaves the form of one state to `bookie.index.replica_state`, and states in memory to
-`bookie.storage.ledgers`.
+Leaves the form of one state to `bookie.index.replica_state`, states in memory to
+`bookie.storage.ledgers`, and the time and the amount of trimming to `bookie.storage.upkeep`.
 
-Invariant: the count of the states and the XOR of their CRCs in the checkpoint's mark stay correct.
-Source: protocol rules 2.4, 10.2; storage design, "Index".
+Format: key `h`, value: ledger id i64, then the seal of `bookie.index.index_pages`; the states' keys
+are there too.
+Invariants: the count of the states and the XOR of their CRCs in the checkpoint's mark stay correct,
+and cover the horizon, so that a lost one is noticed; one transaction removes tombstones and raises
+the horizon.
+Source: protocol rules 2.4, 10.2 and 10.3; storage design, "Index".
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from bookie.files.index_store import StoreTransaction
-from bookie.index import horizon_pages, index_pages, replica_state
+from bookie.errors import DiskFailedError
+from bookie.files.disk import StoreTransaction
+from bookie.index import index_pages, replica_state
 from bookie.index.replica_state import ReplicaState
-from bookie.index.stored_ids import StoredIds
 from metadata.ids import LEDGER_ID_MAX, LedgerId
 
 PAGE_STATES: Final = 5_000
 """Number of states that one transaction reads."""
+ARRAY_IDS_MAX: Final = 8_192
+_HORIZON_KEY: Final = b"h"
+_HORIZON = struct.Struct("<q")
+
+
+class StoredIds:
+    """Ids of the ledgers whose states are in the store: a sorted set with 8 bytes for each. Pure.
+
+    A scan of the store passes every leaf page. A look-up finds its way by the keys in branch pages,
+    and LMDB's pages have no checksums: a flipped bit there hides states that a scan finds. So "not
+    stored" needs proof, and these ids, which a verified scan collected at the start, are that
+    proof.
+
+    Format: ascending ids of 8 bytes in arrays of at most `ARRAY_IDS_MAX`.
+    """
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self._arrays: list[array[int]] = []
+        """Non-empty, each below the next."""
+        self._firsts: list[int] = []
+        """First id of each array."""
+        for ledger_id in ids:
+            self.add(ledger_id)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._arrays))
+
+    def __contains__(self, ledger_id: int) -> bool:
+        ids = self._array_of(ledger_id)
+        if ids is None:
+            return False
+        place = bisect_left(ids, ledger_id)
+        return place < len(ids) and ids[place] == ledger_id
+
+    def append_keys(self, keys: list[bytes]) -> None:
+        """Add ids above all others: each is the last 8 bytes, big-endian, of an ascending key."""
+        if not keys:
+            return
+        ids = array("Q", b"".join([key[-8:] for key in keys]))
+        if sys.byteorder == "little":
+            ids.byteswap()
+        assert not self._arrays or self._arrays[-1][-1] < ids[0]
+        for start in range(0, len(ids), ARRAY_IDS_MAX):
+            self._arrays.append(ids[start : start + ARRAY_IDS_MAX])
+            self._firsts.append(ids[start])
+
+    def add(self, ledger_id: int) -> None:
+        """Add an id, if it is not there."""
+        place = max(0, bisect_right(self._firsts, ledger_id) - 1)
+        if not self._arrays:
+            self._arrays.append(array("Q"))
+            self._firsts.append(ledger_id)
+        ids = self._arrays[place]
+        if ledger_id in self:
+            return
+        insort(ids, ledger_id)
+        if len(ids) > ARRAY_IDS_MAX:
+            # The newest ids are the highest, so the lower array stays full when ids only rise.
+            keep = len(ids) - 1 if ids[-1] == ledger_id else len(ids) // 2
+            self._arrays[place : place + 1] = [ids[:keep], ids[keep:]]
+            self._firsts.insert(place + 1, ids[keep])
+        self._firsts[place] = self._arrays[place][0]
+
+    def discard(self, ledger_id: int) -> None:
+        """Remove an id, if it is there."""
+        if ledger_id not in self:
+            return
+        place = bisect_right(self._firsts, ledger_id) - 1
+        ids = self._arrays[place]
+        ids.pop(bisect_left(ids, ledger_id))
+        if ids:
+            self._firsts[place] = ids[0]
+        else:
+            del self._arrays[place], self._firsts[place]
+
+    def _array_of(self, ledger_id: int) -> "array[int] | None":
+        place = bisect_right(self._firsts, ledger_id) - 1
+        return self._arrays[place] if place >= 0 else None
 
 
 @dataclass(slots=True)
@@ -77,7 +163,7 @@ def check_some(
 
 
 def _check_horizon(transaction: StoreTransaction, check: StatesCheck) -> None:
-    found = horizon_pages.read_horizon(transaction)
+    found = read_horizon(transaction)
     check.is_horizon_damaged = found is None
     if found is not None and found[1]:
         check.horizon = found[0]
@@ -111,7 +197,7 @@ def trim_tombstones(transaction: StoreTransaction, ledger_ids: Sequence[int]) ->
         and replica_state.is_stored_deleted(value)
         and not replica_state.has_stored_runs_left(value)
     ]
-    horizon_pages.trim_states(transaction, trimmed)
+    trim_states(transaction, trimmed)
     return len(trimmed)
 
 
@@ -185,3 +271,44 @@ def _scan(transaction: StoreTransaction, after: int, limit: int) -> list[tuple[b
 
 def _id_of(key: bytes) -> int:
     return int.from_bytes(key[1:], "big")
+
+
+def read_horizon(transaction: StoreTransaction) -> tuple[int, bytes] | None:
+    """Return the horizon (rule 10.3) and its stored form: -1 and b"" without a horizon; None if it
+    is damaged.
+    """
+    value = transaction.get(_HORIZON_KEY)
+    if value is None:
+        return -1, b""
+    plain = index_pages.unseal(_HORIZON_KEY, value, _HORIZON.size)
+    return None if plain is None else (int(_HORIZON.unpack(plain)[0]), value)
+
+
+def remove_horizon(transaction: StoreTransaction) -> None:
+    """Remove a damaged horizon. The caller ensures that no unknown ledger counts as new."""
+    transaction.delete(_HORIZON_KEY)
+
+
+def trim_states(transaction: StoreTransaction, ledger_ids: Iterable[int]) -> None:
+    """Remove stored states and raise the horizon to the highest of their ids. The count of the
+    states and the XOR of their CRCs cover the horizon too.
+    """
+    meta = index_pages.require_meta(transaction)
+    found = read_horizon(transaction)
+    if found is None:
+        raise DiskFailedError("index", "the horizon of deleted ledgers is damaged")
+    horizon, stored = found
+    count, xor = meta.state_count, meta.state_xor
+    for ledger_id in ledger_ids:
+        key = index_pages.state_key(ledger_id)
+        old = transaction.get(key)
+        if old is not None:
+            count, xor = count - 1, xor ^ index_pages.crc_of_state(old)
+            transaction.delete(key)
+            horizon = max(horizon, ledger_id)
+    value = index_pages.seal(_HORIZON_KEY, _HORIZON.pack(horizon))
+    transaction.put(_HORIZON_KEY, value)
+    xor ^= index_pages.crc_of_state(value) ^ (index_pages.crc_of_state(stored) if stored else 0)
+    index_pages.write_meta(
+        transaction, replace(meta, state_count=count + (not stored), state_xor=xor)
+    )

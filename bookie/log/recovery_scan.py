@@ -1,7 +1,6 @@
 """Replay of the log from the checkpoint's mark at a start; makes every replayed record durable.
 
-Leaves the bytes to `bookie.log.replay`, copying to `bookie.log.tail_copy`, and the meaning of
-records to the caller's `apply`.
+Leaves the bytes to `bookie.log.replay`, and the meaning of records to the caller's `apply`.
 
 A process that dies leaves bytes in the page cache that may never reach the medium, and after a
 failed sync a second sync proves nothing. So a record counts as durable only if the log proves it:
@@ -16,17 +15,23 @@ proved record.
 Source: protocol rules 2.4 and 2.5; storage design, "One log".
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from bookie.errors import FormatError
-from bookie.files.disk import Disk
+from bookie.errors import DiskFullError, FormatError
+from bookie.files.disk import Buffer, Disk
 from bookie.log import records, replay
-from bookie.log.records import Record, RecordKind
+from bookie.log.records import ADDS, RECORD_HEADER_BYTES, Record, RecordHeader, RecordKind
 from bookie.log.replay import Damage
-from bookie.log.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments, parse_name
-from bookie.log.start_file import ReadableFile, StartFiles
-from bookie.log.tail_copy import copy_tail
+from bookie.log.segments import (
+    DIRECTORY,
+    UNFINISHED_SUFFIX,
+    ReadableFile,
+    Segment,
+    Segments,
+    StartFiles,
+    parse_name,
+)
 
 
 @dataclass(slots=True)
@@ -323,3 +328,57 @@ def _limits(log: list[Segment]) -> dict[int, int]:
         if named is not None:
             ended_at = named if ended_at is None else min(named, ended_at)
     return limits
+
+
+async def copy_tail(
+    disk: Disk, segments: Segments, proved_lsn: int, tail: Sequence[Record]
+) -> tuple[Segment, list[Record]]:
+    """Write validated records into a new log segment after `proved_lsn`. Return the segment and
+    the records at their new places. They are durable on return.
+
+    Raises DiskFullError with nothing left behind, DiskFailedError.
+    """
+    segment = Segment(segments.take_number(), is_cleaned=False, size=0)
+    copied, buffers = _encode(segment, proved_lsn, tail)
+    unfinished = segment.name + UNFINISHED_SUFFIX
+    file = await disk.create(unfinished)
+    try:
+        await file.commit(0, buffers)
+    except DiskFullError:
+        await disk.unlink(unfinished)
+        raise
+    finally:
+        await file.close()
+    await disk.rename(unfinished, segment.name)
+    await disk.sync_directory(DIRECTORY)
+    segments.add(segment)
+    return segment, copied
+
+
+def _encode(
+    segment: Segment, proved_lsn: int, tail: Sequence[Record]
+) -> tuple[list[Record], list[Buffer]]:
+    """Encode a sealed segment of these records, and set the segment's size."""
+    copied: list[Record] = []
+    buffers: list[Buffer] = []
+    footer = bytearray()
+
+    def put(kind: RecordKind, body: Buffer) -> RecordHeader:
+        lsn = records.lsn_of(segment.number, segment.size)
+        encoded = records.encode_header(kind, body, lsn, proved_lsn)
+        buffers.extend((encoded, body))
+        segment.size += RECORD_HEADER_BYTES + len(body)
+        header = records.decode_header(encoded, 0, lsn)
+        assert header is not None
+        return header
+
+    put(RecordKind.HEAD, records.encode_head(proved_lsn, 0))
+    for record in tail:
+        offset = segment.size
+        header = put(record.header.kind, record.body)
+        if header.kind == ADDS:
+            footer += records.footer_run(record.body, offset, header.size)
+        copied.append(Record(header, record.body))
+    records.end_footer(footer, segment.size)
+    put(RecordKind.FOOTER, footer)
+    return copied, buffers

@@ -1,7 +1,6 @@
 """Decoding of log segments into records, and detection of damage.
 
-Leaves reading the files to the caller's `File`, and the meaning of records to
-`bookie.storage.bookie_storage`.
+Leaves the meaning of records to `bookie.storage.bookie_storage`.
 
 Invariants: damage at or above the largest synced LSN in the log is a torn tail (unsynced pages
 reach the disk in any order); damage below it is corruption, after which replay continues with the
@@ -16,7 +15,7 @@ from crc32c import crc32c
 
 from bookie.log import records
 from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordHeader, RecordKind
-from bookie.log.start_file import ReadableFile
+from bookie.log.segments import ReadableFile
 from bookie.wire.batch import Buffer, is_intact
 
 CHUNK_BYTES: Final = 256 * 1024

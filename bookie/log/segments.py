@@ -1,4 +1,4 @@
-"""List of the segment files, and access to them for reading.
+"""List of the segment files, and access to them for reading: of requests, and of a start.
 
 Leaves writing to `bookie.log.log`, and the choice of files to remove to `bookie.storage.cleaning`.
 
@@ -6,14 +6,19 @@ Format of a name: the segment number as 8 hexadecimal digits, then `.log` (writt
 `.clean` (rewritten by cleaning, never replayed), and a further `.new` while a rewritten segment or
 a copy of the log's tail is being written: the next start removes a `.new` file that a crash left.
 Invariant: at most `OPEN_FILES_MAX` shared files are open for reading at a time.
+Source: protocol rule 2.4; storage design, "One log".
 """
 
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from bookie.errors import DamagedRecordError, DescriptorsExhaustedError
+from bookie.errors import (
+    DamagedRecordError,
+    DescriptorsExhaustedError,
+    UnreadableError,
+)
 from bookie.files.disk import Buffer, Disk, File
 
 DIRECTORY: Final = "log"
@@ -205,3 +210,99 @@ class Segments:
         surplus = [other for other in self._files if other not in (number, self.pinned)]
         for other in surplus[: max(0, len(surplus) - OPEN_FILES_MAX)]:
             await self._files.pop(other).close()
+
+
+BLOCK_BYTES: Final = 4096
+"""The page cache reads at least this much at once, so one bad sector fails all of it."""
+
+
+UNREADABLE_BYTES_MAX: Final = 1024 * 1024
+"""A start gives up at more unreadable bytes: then the disk, or its cable, is at fault, and the
+data may come back.
+"""
+
+
+class ReadableFile(Protocol):
+    """The part of a `File` that reads."""
+
+    @property
+    def size(self) -> int:
+        """See `File.size`."""
+
+    async def read(self, offset: int, size: int) -> Buffer:
+        """See `File.read`."""
+
+    async def close(self) -> None:
+        """See `File.close`."""
+
+
+class StartFiles:
+    """Files of the log as a start reads them: bytes that the disk cannot read are read as zeros.
+
+    Invariants: every block of zeros that replaces unreadable bytes is known afterwards, so it is
+    never taken for a torn write; a disk that cannot read more than `UNREADABLE_BYTES_MAX` has
+    failed.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._unreadable: dict[str, dict[int, None]] = {}
+        """Offsets of the unreadable blocks, by file."""
+
+    async def open(self, name: str) -> ReadableFile:
+        """Open a file to read it. Raises DiskFailedError, DescriptorsExhaustedError."""
+        file = await self._disk.open(name)
+        return _StartFile(file, self, self._unreadable.setdefault(name, {}))
+
+    def overlap(self, name: str, start: int, end: int) -> bool:
+        """Return whether bytes between two offsets could not be read."""
+        blocks = self._unreadable.get(name, ())
+        return any(each < end and each + BLOCK_BYTES > start for each in blocks)
+
+    def note_unreadable(self, blocks: dict[int, None], block: int, error: UnreadableError) -> None:
+        """Record an unreadable block. Raises `error` when there are too many."""
+        blocks[block] = None
+        if sum(map(len, self._unreadable.values())) * BLOCK_BYTES > UNREADABLE_BYTES_MAX:
+            raise error
+
+
+class _StartFile:
+    """See `StartFiles`."""
+
+    def __init__(self, file: File, files: StartFiles, unreadable: dict[int, None]) -> None:
+        self._file = file
+        self._files = files
+        self._unreadable = unreadable
+
+    @property
+    def size(self) -> int:
+        """See `File.size`."""
+        return self._file.size
+
+    async def read(self, offset: int, size: int) -> Buffer:
+        """See `File.read`. Bytes that cannot be read are zeros, a block at a time."""
+        try:
+            return await self._file.read(offset, size)
+        except UnreadableError:
+            return await self._read_blocks(offset, min(offset + size, self._file.size))
+
+    async def close(self) -> None:
+        """See `File.close`."""
+        await self._file.close()
+
+    async def _read_blocks(self, offset: int, end: int) -> bytes:
+        parts: list[Buffer] = []
+        while offset < end:
+            block = offset - offset % BLOCK_BYTES
+            wanted = min(end, block + BLOCK_BYTES) - offset
+            parts.append(await self._read_block(block, offset, wanted))
+            offset += wanted
+        return b"".join(parts)
+
+    async def _read_block(self, block: int, offset: int, wanted: int) -> Buffer:
+        if block not in self._unreadable:
+            try:
+                return await self._file.read(offset, wanted)
+            except UnreadableError as error:
+                self._files.note_unreadable(self._unreadable, block, error)
+        return bytes(wanted)

@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from bookie.identity.metadata_age import MetadataAge
-from bookie.identity.operator_switch import OperatorSwitch
+from bookie.identity.own_lifecycle import OperatorSwitch
 from bookie.server.server_context import ServerContext
 from bookie.wire.messages import Status
 from metadata.errors import MetadataError

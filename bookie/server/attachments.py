@@ -1,6 +1,6 @@
 """Ledgers that one connection has attached: each with its key and the rights of the client.
 
-Leaves the rights to `bookie.server.ledger_authorizer`, and requests to `bookie.server.connection`.
+Leaves the rights to `bookie.server.access`, and requests to `bookie.server.connection`.
 
 Invariants: without an authorizer, and for an exempt client, an attached ledger has every right at
 once; otherwise its requests wait until the rights are known, in the order of their arrival, at most
@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from bookie.server.ledger_authorizer import (
+from bookie.server.access import (
+    EVERY_BIT,
+    READ_BIT,
     READ_S_MAX,
     FactsUnavailableError,
     LedgerAuthorizer,
 )
-from bookie.server.ledger_rights import EVERY_BIT, READ_BIT
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from metadata.security.ledger_roles import LedgerFacts

@@ -13,7 +13,7 @@ Source: docs/security.md, "Quotas"; KIP-219.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerCounters
 from bookie.wire.frames import Frame, FrameKind
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey

@@ -1,32 +1,36 @@
 """Connection of one client: decodes frames, passes adds to the storage, and sends answers.
 
 Leaves hellos and logins to `bookie.server.greeting`, attached ledgers to
-`bookie.server.attachments`, other requests for them to
-`bookie.server.attached_requests`, long polls to `bookie.server.long_polls`, pauses and the end of a
+`bookie.server.attachments`, other requests for them to `bookie.server.ledger_requests`, the CRC of
+a batch and the decision to accept it to `bookie.storage.bookie_storage`, pauses and the end of a
 connection to `quire.server.connection`, listening to `bookie.server.server`.
 
 Invariants: no request is executed before the client's hello is accepted, and its login is complete
-if one is due; a complete request is
-answered once, unless the connection is lost; reading pauses while the storage has no room, while
-too many requests wait, while the client does not read its answers, and while it is over a quota.
+if one is due; a complete request is answered once, unless the connection is lost; reading pauses
+while the storage has no room, while too many requests wait, while the client does not read its
+answers, and while it is over a quota.
 
-Source: protocol rules 2.3, 4.3, 12.4, 12.6; storage design, "Limits and refusals".
+Source: protocol rules 2.3, 4.3, 12.4, 12.6; storage design, "The batch" and "Limits and refusals".
 """
 
 from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Final, assert_never
 
-from bookie.server.attached_requests import AttachedRequests
+from bookie.server.access import (
+    APPEND_BIT,
+    RECOVERY_ADD_BIT,
+    REPAIR,
+    LedgerOperation,
+    Principal,
+    authorize,
+)
 from bookie.server.attachments import NO_ROOM, Attachment, Attachments
 from bookie.server.client_quotas import ClientQuota
 from bookie.server.greeting import Door, Greeting, Guest
-from bookie.server.incoming_batch import checked_batch
-from bookie.server.ledger_requests import AttachedRequest, operation_of
-from bookie.server.ledger_rights import APPEND_BIT, RECOVERY_ADD_BIT
+from bookie.server.ledger_requests import AttachedRequest, AttachedRequests, operation_of
 from bookie.server.request_runner import RequestRunner
-from bookie.server.server_access import REPAIR, LedgerOperation, Principal, authorize
-from bookie.server.server_answers import acks_frame, refusal_frame, reply_frame
+from bookie.server.server_answers import BATCH_BYTES_MAX, acks_frame, refusal_frame, reply_frame
 from bookie.server.server_context import ServerContext
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.codec import decode_request
@@ -411,3 +415,20 @@ class ClientConnection(ServerConnection):
 
 def _ignore(_status: Status) -> None:
     """Do nothing: the caller needs no answer."""
+
+
+def checked_batch(body: memoryview, entry_bytes_max: int) -> BatchView:
+    """Return a view of the batch in a frame's body. Raises BatchError when it is malformed, or when
+    it or one of its entries is too large.
+    """
+    batch = BatchView(body)
+    if len(batch.data) != len(body):
+        raise BatchError(f"{len(body) - len(batch.data)} bytes after the batch")
+    if len(body) > BATCH_BYTES_MAX:
+        raise BatchError(f"a batch of {len(body)} bytes is over the limit of {BATCH_BYTES_MAX}")
+    # If all payloads together are below the limit, each of them is.
+    if batch.header.payload_bytes > entry_bytes_max and max(batch.lengths) > entry_bytes_max:
+        raise BatchError(
+            f"an entry of {max(batch.lengths)} bytes is over the limit of {entry_bytes_max}"
+        )
+    return batch

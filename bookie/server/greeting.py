@@ -1,7 +1,7 @@
 """Greeting of one client: its hello, and its login if one is due.
 
-Leaves who may do what to `bookie.server.server_access` and `bookie.server.ledger_authorizer`, what
-all logins share to `bookie.server.client_logins`, and frames to `bookie.server.connection`.
+Leaves who may do what to `bookie.server.access` and `bookie.server.access`, what
+all logins share to `bookie.server.access`, and frames to `bookie.server.connection`.
 
 Invariants: a client is welcome once, after its hello was accepted and its login, if one is due, is
 complete. Before that, it can send a hello, the first message of a login, and then the next ones,
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
+from bookie.server.access import ANONYMOUS, Principal
 from bookie.server.client_logins import FRAME_BYTES_MAX, TOO_MANY
 from bookie.server.request_runner import RequestRunner
-from bookie.server.server_access import ANONYMOUS, Principal
 from bookie.server.server_answers import refusal_frame, reply_frame
 from bookie.server.server_context import ServerContext
 from bookie.wire.batch import Buffer

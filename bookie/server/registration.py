@@ -1,7 +1,9 @@
-"""Registration of this bookie, kept up to date: that it is up, whether it is writable, and its free
-space.
+"""What a bookie says of itself: its registration, kept up to date, and log lines about its
+conditions.
 
-Leaves the session, and the rate of updates, to `metadata.registry.registrar`.
+The registration says that it is up, whether it is writable, and its free space. Leaves the session,
+and the rate of updates, to `metadata.registry.registrar`, and the conditions to
+`bookie.storage.writability`.
 
 Source: protocol rule 2.1; metadata design, "Registration".
 """
@@ -11,10 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.writability import is_condition
+from bookie.storage.writability import ADVICE, ConditionChange, Writability, is_condition
 from metadata.registry.registrar import BookieRegistrar
 from metadata.registry.registration import BookieRegistration
 from metadata.store.ephemeral import HELD_WAIT_S
+from quire.server.server_log import ServerLog
 
 REFRESH_INTERVAL_S: Final = 10.0
 
@@ -73,3 +76,24 @@ def describe(storage: BookieStorage, first: BookieRegistration) -> BookieRegistr
         writable=storage.is_offered,
         features=(*others, *storage.writability.features()),
     )
+
+
+def report_conditions(writability: Writability, log: ServerLog) -> None:
+    """Log the active conditions, and from now on each condition that begins or ends."""
+
+    def report(change: ConditionChange) -> None:
+        condition, lasted_s = change.condition, change.lasted_s
+        name = "read-only" if condition.turns_away else "limbo"
+        values = {"reason": condition.reason.value, "writable": writability.is_writable}
+        if condition.where:
+            values["where"] = condition.where
+        if lasted_s is None:
+            advice = ADVICE[condition.reason]
+            log.warning(name, **values, detail=condition.text, try_next=advice)
+        else:
+            ended = f"{name} ended"
+            log.info(ended, **values, lasted_s=round(lasted_s, 1))
+
+    for condition in writability.conditions():
+        report(ConditionChange(condition, None))
+    writability.on_change(report)

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bookie.server.server_answers import refusal_frame
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
 from quire.server.answer_room import AnswerRoom

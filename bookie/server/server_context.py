@@ -16,12 +16,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from bookie.server.access import LedgerAuthorizer, Principal, RoleOptions, ServerAccess
 from bookie.server.client_logins import LOGIN_NEEDED
 from bookie.server.client_quotas import BookieQuotas
-from bookie.server.ledger_authorizer import LedgerAuthorizer, RoleOptions
-from bookie.server.server_access import Principal, ServerAccess
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView
 from bookie.wire.bodies import BodyPool

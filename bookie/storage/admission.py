@@ -12,8 +12,8 @@ from bookie.index import replica_state
 from bookie.index.replica_state import ReplicaState
 from bookie.log.log import Log
 from bookie.storage.cold_ledgers import ColdLedgers
+from bookie.storage.horizon import Standing
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.standing import Standing
 from bookie.wire.messages import Status
 from metadata.ids import ENTRY_ID_MAX
 

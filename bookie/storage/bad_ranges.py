@@ -1,6 +1,6 @@
 """Damaged ranges of stored entries that are not repaired yet. Pure.
 
-Leaves finding damage to `bookie.storage.reading`, and reporting it to `bookie.scrub`.
+Leaves finding damage to `bookie.storage.reading`, and reporting it to `bookie.scrubber`.
 
 Invariants: the ranges of a ledger are ascending, without overlap, and not adjacent; at most
 BAD_RANGES_MAX ranges are added. A range may hold entries that are not damaged: a repair compares

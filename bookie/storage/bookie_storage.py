@@ -27,12 +27,12 @@ from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.cold_ledgers import ColdLedgers, find_held, list_held
 from bookie.storage.commits import AnswerCallback, Commits, resolve
 from bookie.storage.deletions import Deletions
+from bookie.storage.horizon import StandingReader
 from bookie.storage.ledger_reads import LedgerReads
 from bookie.storage.opening import WHOLE, KnownDisk, OpenedStorage, open_parts
 from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds
 from bookie.storage.reading import StorageReader
 from bookie.storage.recent import RecentEntries
-from bookie.storage.standing import StandingReader
 from bookie.storage.upkeep import Upkeep, UpkeepParts
 from bookie.storage.writability import Writability
 from bookie.wire.batch import BatchView

@@ -7,14 +7,18 @@ Invariants, in this order: the new segment is written and synced; its name is sy
 only if the index still names the old place; that commit is synced; the old file is removed, and is
 closed after its reads have ended. A segment whose runs cannot all be found or read is kept; one
 with damage goes once every record that is left in it is accounted for, and none is named. A rewrite
-begins only if it fits into the space of its pass, index pages included.
+begins only if it fits into the space of its pass, index pages included. The event loop runs other
+callbacks between two slices of a large collection.
 Source: storage design, "Cleaning"; reliability design, D20.
 """
 
 import asyncio
+import heapq
 import random
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from bookie.config import StorageConfig
 from bookie.errors import DamagedRecordError, DiskFailedError, DiskFullError
@@ -23,14 +27,13 @@ from bookie.index.index import Index
 from bookie.index.index_runs import Run
 from bookie.index.stored_runs import RunMove
 from bookie.log import listing, records, replay
-from bookie.log.listed_runs import ListedRuns
+from bookie.log.listing import ListedRuns
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.log.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
-from bookie.slices import in_order, in_slices
 from bookie.storage import cleaning
 from bookie.storage.cleaning import CleaningPlan, CleaningRoom
+from bookie.storage.cold_ledgers import find_gone
 from bookie.storage.ledgers import RUNS_LEFT_MAX, Ledgers
-from bookie.storage.named_runs import find_named, live_bytes_of
 from bookie.wire.batch import parse_header
 
 PIECE_BYTES = 1024 * 1024
@@ -42,6 +45,11 @@ FULL_DISK_MOVES_MAX: Final = 64
 """Maximum number of runs moved, and of ledgers whose runs are deleted, in one index transaction on
 a full disk, so that it copies few of the index's pages.
 """
+SLICE_ITEMS: Final = 4_096
+Item = TypeVar("Item")
+
+
+Comparable = TypeVar("Comparable", bound=tuple[Any, ...])
 
 
 @dataclass(slots=True)
@@ -403,3 +411,69 @@ def _records_of(run: Run, data: memoryview) -> list[Record] | None:
 def _footer_bytes(listed: ListedRuns) -> int:
     """Return the bytes that a new segment needs besides its records."""
     return len(listed) * records.FOOTER_RUN_BYTES + cleaning.SEGMENT_OVERHEAD_BYTES
+
+
+async def find_named(
+    ledgers: Ledgers, index: Index, number: int, listed: ListedRuns
+) -> list[tuple[int, Run]] | None:
+    """Return the runs (ledger id, run) of some records of a segment that the index names; None when
+    it cannot account for all records.
+    """
+    named: list[tuple[int, Run]] = []
+    spans = await listed.spans()
+    for part in cut(spans.items()):
+        ledger_ids = [ledger_id for ledger_id, _ in part]
+        deleted, released = await find_gone(ledgers, index, ledger_ids)
+        for ledger_id, (first, last) in part:
+            if ledger_id in deleted:
+                continue
+            # Before the store is read: a checkpoint that ends during the read moves runs out of
+            # memory.
+            in_memory = index.in_memory(ledger_id, first, last)
+            if any(records.segment_of(run[2]) == number for run in in_memory):
+                return None  # a rebuilt ledger's runs are not stored yet
+            runs = await index.stored_runs(ledger_id, first, last)
+            if runs is None or ((not runs or runs[-1][0] < last) and ledger_id not in released):
+                return None  # entries of this segment are missing from the index
+            named += [(ledger_id, r) for r in runs if records.segment_of(r[2]) == number]
+    return named
+
+
+async def live_bytes_of(runs: Iterable[tuple[int, Run]]) -> int:
+    """Return how many bytes of a segment some runs (ledger id, run) take. Bytes that several runs
+    share count once.
+    """
+    total = end = 0
+    async for part in in_order((run[2], run[3]) for _, run in runs):
+        for start, size in part:
+            total += max(0, start + size - max(start, end))
+            end = max(end, start + size)
+    return total
+
+
+def cut(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield items in slices, for a caller that awaits in each slice. The collection must not change
+    during the iteration.
+    """
+    left = iter(items)
+    while part := list(islice(left, SLICE_ITEMS)):
+        yield part
+
+
+async def in_slices(items: Iterable[Item]) -> AsyncIterator[list[Item]]:
+    """Yield items in slices. The collection must not change during the iteration."""
+    for part in cut(items):
+        yield part
+        await asyncio.sleep(0)
+
+
+async def in_order(items: Iterable[Comparable]) -> AsyncIterator[list[Comparable]]:
+    """Yield items in slices, in ascending order. Each slice is sorted separately, then all are
+    merged.
+    """
+    parts: list[list[Comparable]] = []
+    async for part in in_slices(items):
+        part.sort()
+        parts.append(part)
+    async for part in in_slices(heapq.merge(*parts)):
+        yield part

@@ -1,7 +1,8 @@
-"""Queue of requests for cold ledgers, which wait until the index has returned the ledgers' states.
+"""Queue of requests for cold ledgers. They wait until the index has returned the ledgers' states
+and, for a ledger that it does not have, until the ledger's standing in the metadata is known.
 
-Leaves states in memory to `bookie.storage.ledgers`, and the requests themselves to
-`bookie.storage.bookie_storage`.
+Leaves states in memory to `bookie.storage.ledgers`, the requests themselves to
+`bookie.storage.bookie_storage`, and the consequences of a standing to `bookie.storage.admission`.
 
 Invariants: requests for one ledger run in the order of their arrival, all in the iteration of the
 event loop in which its state has arrived; if a request finds no state then, the index does not have
@@ -20,12 +21,13 @@ from typing import Final, TypeVar
 from bookie.errors import BookieError
 from bookie.index import replica_state
 from bookie.index.index import Index
+from bookie.storage.horizon import Standing, StandingReader
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.standing import Standing, StandingReader
 from metadata.errors import MetadataError
 from metadata.ids import LedgerId
 
 Result = TypeVar("Result")
+
 
 LOAD_LEDGERS: Final = 256
 """Maximum number of ledgers in one look-up in the index."""

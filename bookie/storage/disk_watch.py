@@ -16,10 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from bookie.config import StorageConfig
-from bookie.files.disk import Disk, DiskSpace
-from bookie.files.index_store import StoreSizes
-from bookie.log.doubtful_room import TRIAL_BYTES_MAX, DoubtfulRoom, try_to_write
-from bookie.log.reserve import Reserve
+from bookie.files.disk import Disk, DiskSpace, StoreSizes
+from bookie.log.reserve import TRIAL_BYTES_MAX, DoubtfulRoom, Reserve, try_to_write
 from bookie.storage.cleaning import CleaningRoom, pace_of
 from bookie.storage.writability import Reason, Writability
 

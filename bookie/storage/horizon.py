@@ -1,18 +1,28 @@
-"""Limit on the number of tombstones: the lowest are trimmed, and the horizon rises above them.
+"""Ledgers whose tombstones may be trimmed: the limit on the number of tombstones, and the standing
+of a ledger that a bookie does not know, from the ledger's metadata.
 
-Leaves the transactions to `bookie.index.stored_states`, and the horizon's effect on requests to
-`bookie.storage.admission`.
+Leaves the transactions to `bookie.index.stored_states`, the time of a read of metadata to
+`bookie.storage.cold_ledgers`, and the consequences for requests to `bookie.storage.admission`.
 
-Invariants: the horizon never falls; it rises in memory before the transaction that trims, and
-durably in that transaction. So a look-up that misses a trimmed tombstone knows that the id is at or
-below the horizon.
+Invariants: the lowest tombstones are trimmed, and the horizon rises above them; it never falls; it
+rises in memory before the transaction that trims, and durably in that transaction. So a look-up
+that misses a trimmed tombstone knows that the id is at or below the horizon.
 Source: protocol rule 10.3.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from random import Random
 from typing import Final
 
 from bookie.index.index import Index
 from bookie.storage.ledgers import Ledgers
+from metadata.backoff import Backoff
+from metadata.errors import NodeNotFoundError, StoreUnavailableError
+from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
 
 KEPT_SHARE: Final = 7 / 8
 """Share of `tombstones_max` that stays after trimming. Trimming reads all ids, so it is not done
@@ -38,3 +48,61 @@ async def trim_tombstones(ledgers: Ledgers, index: Index, tombstones_max: int) -
             ledgers.tombstone_count -= count
             trimmed += count
     return trimmed
+
+
+class Standing(Enum):
+    """State of a ledger, from a fresh read of its metadata."""
+
+    GONE = auto()
+    """It has no metadata, by an agreed read."""
+    OPEN_HERE = auto()
+    """It is open and names this bookie."""
+    OPEN_ELSEWHERE = auto()
+    """It is open and does not name this bookie yet."""
+    ENDED = auto()
+    """It is in recovery or closed: its writer may not store more."""
+    UNKNOWN = auto()
+    """The metadata service did not answer in time."""
+
+
+StandingReader = Callable[[LedgerId], Awaitable[Standing]]
+"""Repeats its read while the metadata service is not available; raises other MetadataErrors."""
+
+
+def standing_of(metadata: LedgerMetadata, bookie_id: BookieId) -> Standing:
+    """Return the standing of a ledger that exists."""
+    if metadata.state is not LedgerState.OPEN:
+        return Standing.ENDED
+    return Standing.OPEN_HERE if metadata.names(bookie_id) else Standing.OPEN_ELSEWHERE
+
+
+def standing_reader(ledgers: LedgerStore, bookie_id: BookieId, rng: Random) -> StandingReader:
+    """Return a function that reads the standing of ledgers for one bookie.
+
+    It repeats reads that fail at once because the session has just ended: otherwise the bookie
+    would be replaced in the ledger, although its next session begins within the caller's limit.
+    """
+
+    async def read(ledger_id: LedgerId) -> Standing:
+        backoff = Backoff(rng)
+        while True:
+            try:
+                return await read_once(ledger_id)
+            except StoreUnavailableError:
+                await asyncio.sleep(backoff.next_s())
+
+    async def read_once(ledger_id: LedgerId) -> Standing:
+        standing = await standing_by(ledger_id, is_agreed=False)
+        if standing in (Standing.GONE, Standing.OPEN_ELSEWHERE):
+            # A leader that was replaced, and does not know it, may not know a new ledger or member.
+            standing = await standing_by(ledger_id, is_agreed=True)
+        return standing
+
+    async def standing_by(ledger_id: LedgerId, *, is_agreed: bool) -> Standing:
+        try:
+            metadata, _ = await ledgers.get(ledger_id, fresh=not is_agreed, agreed=is_agreed)
+        except NodeNotFoundError:
+            return Standing.GONE
+        return standing_of(metadata, bookie_id)
+
+    return read

@@ -17,28 +17,24 @@ from typing import Final, TypeVar, cast
 
 from bookie.config import StorageConfig
 from bookie.errors import DiskFailedError, DiskFullError, FormatError
-from bookie.files.disk import Disk
-from bookie.files.index_store import OrderedStore, StoreTransaction
+from bookie.files.disk import Disk, OrderedStore, StoreTransaction
 from bookie.index import (
-    horizon_pages,
     index_pages,
     replica_state,
-    stored_segments,
+    stored_runs,
     stored_states,
 )
 from bookie.index.index import Index
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, CheckpointMeta
-from bookie.index.stored_ids import StoredIds
-from bookie.index.stored_states import StatesCheck
+from bookie.index.stored_states import StatesCheck, StoredIds
 from bookie.log import records, replay
 from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
 from bookie.log.reserve import Reserve
-from bookie.log.segments import Segments, segment_name
-from bookie.log.start_file import StartFiles
+from bookie.log.segments import Segments, StartFiles, segment_name
+from bookie.storage.checkpoints import LimboVerdict, StartCheckpoints
 from bookie.storage.cold_ledgers import load_states
 from bookie.storage.ledgers import RUNS_LEFT_MAX, Ledgers
-from bookie.storage.start_checkpoints import LimboVerdict, StartCheckpoints
 from bookie.wire.batch import Buffer, parse_header
 from bookie.wire.errors import BatchError
 
@@ -145,20 +141,20 @@ async def _load_segments(store: OrderedStore, segments: Segments, meta: Checkpoi
     named, because the index may still name places in a missing segment.
     """
     segments.note_used(records.segment_of(meta.mark_lsn))
-    for number, live_bytes in await _load_all(store, stored_segments.LIVE_BYTES):
+    for number, live_bytes in await _load_all(store, stored_runs.LIVE_BYTES):
         if live_bytes is not None:
             segments.note_used(number)
         if number in segments.by_number:
             segments.by_number[number].live_bytes = live_bytes or 0
-    for number, value in await _load_all(store, stored_segments.MEASURED):
+    for number, value in await _load_all(store, stored_runs.MEASURED):
         if value is not None:
             segments.note_used(number)
         segment = segments.by_number.get(number)
         if value is not None and segment is not None:
-            measured = stored_segments.measured_of(value)
+            measured = stored_runs.measured_of(value)
             segment.record_count, segment.mean_run_bytes = measured
             segment.is_measure_stored = True
-    for number, value in await _load_all(store, stored_segments.DAMAGED):
+    for number, value in await _load_all(store, stored_runs.DAMAGED):
         if value is not None and number in segments.by_number:
             segments.by_number[number].is_damaged = True
 
@@ -200,7 +196,7 @@ async def _load_meta(
         for ledger_id in check.damaged:
             transaction.delete(index_pages.state_key(ledger_id))
         if check.is_horizon_damaged:
-            horizon_pages.remove_horizon(transaction)
+            stored_states.remove_horizon(transaction)
         index_pages.write_meta(
             transaction, replace(fresh, state_count=check.count, state_xor=check.xor)
         )
@@ -245,7 +241,7 @@ def _scan_keys(transaction: StoreTransaction, start: bytes) -> list[bytes]:
 async def _load_all(store: OrderedStore, kind: bytes) -> list[tuple[int, int | None]]:
     loaded: list[tuple[int, int | None]] = []
     after = -1
-    scan = stored_segments.scan_segments
+    scan = stored_runs.scan_segments
     while found := await store.view(partial(scan, after=after, kind=kind)):
         loaded += found
         after = found[-1][0]

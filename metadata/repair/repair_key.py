@@ -1,7 +1,7 @@
 """Key that proves the role of repair to bookies.
 
 Leaves presenting it to `ledger_client.bookies.pool` (credentials), and checking it to
-`bookie.server.server_access`.
+`bookie.server.access`.
 
 Format: the value of `/repair/key` is the key: 32 random bytes.
 

@@ -1,7 +1,7 @@
 """Record of one bookie's scrub: how far it is, and which stored entries are damaged. Pure.
 
 A scrub is a check of everything that a bookie stores. Leaves storing the record to
-`scrub_store.py`, and checking to `bookie.scrub`.
+`scrub_store.py`, and checking to `bookie.scrubber`.
 
 Format: the value of `/repair/scrubs/<bookie id>` is a msgpack array
 

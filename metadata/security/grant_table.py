@@ -1,7 +1,7 @@
 """Grants on ledgers in the memory of a bookie, followed.
 
 Leaves changes to `grant_store.py`, following the nodes to `metadata.store.child_values`, and
-attached ledgers to `bookie.server.ledger_authorizer`.
+attached ledgers to `bookie.server.access`.
 
 Invariants: the table keeps what it has while the store does not answer; grants are dropped only
 when a successful read shows that they are gone; a record that cannot be read leaves the last

@@ -1,6 +1,6 @@
 """Roles of principals on ledgers, and the rights that they give. Pure.
 
-Leaves which operation needs which right to `bookie.server.ledger_rights`, storing grants to
+Leaves which operation needs which right to `bookie.server.access`, storing grants to
 `grant_store.py`, and a grant's bytes to `ledger_grants.py`.
 
 Format of a resource: `ledger:7` is one ledger; `chain:orders` the ledgers of a chain;

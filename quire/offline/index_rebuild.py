@@ -34,16 +34,14 @@ from pathlib import Path
 from typing import Final
 
 from bookie.errors import BookieError, IndexFileError
-from bookie.files.disk import Disk
+from bookie.files.disk import Disk, OrderedStore, StoreTransaction
 from bookie.files.index_lmdb import DATA_NAME
-from bookie.files.index_store import OrderedStore, StoreTransaction
 from bookie.index import (
-    horizon_pages,
     index_pages,
     index_runs,
     replica_state,
     stored_runs,
-    stored_segments,
+    stored_states,
 )
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, CheckpointMeta
 from bookie.index.index_runs import Run
@@ -52,8 +50,7 @@ from bookie.index.stored_runs import StoredRun, highest_run, scan_runs
 from bookie.index.stored_states import StatesCheck, check_some
 from bookie.log import records
 from bookie.log.records import FooterRun
-from bookie.log.segments import Segment
-from bookie.log.start_file import StartFiles
+from bookie.log.segments import Segment, StartFiles
 from bookie.storage.opening import INDEX_NAME
 from metadata.ids import NO_ENTRY, LedgerId
 from quire.offline.stopped import MAP_BYTES, list_segments, read_segment
@@ -195,7 +192,7 @@ class _Rebuild:
         async for pairs in self._pages(self._old):
             await self._new.update(partial(_put_sound, pairs))
         if check.is_horizon_damaged:
-            await self._new.update(horizon_pages.remove_horizon)
+            await self._new.update(stored_states.remove_horizon)
             return "the horizon of deleted ledgers is damaged"
         if meta is None:
             return "the checkpoint's mark is lost or damaged"
@@ -210,11 +207,11 @@ class _Rebuild:
         bytes.
         """
         after = -1
-        scan = partial(stored_segments.scan_segments, kind=stored_segments.LIVE_BYTES)
+        scan = partial(stored_runs.scan_segments, kind=stored_runs.LIVE_BYTES)
         while found := await self._old.view(partial(scan, after=after)):
             after = found[-1][0]
             numbers = [number for number, live_bytes in found if live_bytes is not None]
-            await self._new.update(partial(stored_segments.name_segments, numbers=numbers))
+            await self._new.update(partial(stored_runs.name_segments, numbers=numbers))
 
     async def _copy_runs(self) -> None:
         """Copy the valid runs of the ledgers that the bookie holds, and find the ledgers with
@@ -349,7 +346,7 @@ async def _check_states(store: OrderedStore) -> StatesCheck:
 def _put_runs_of(runs_by_ledger: dict[int, list[Run]], transaction: StoreTransaction) -> None:
     for ledger_id, runs in runs_by_ledger.items():
         changes = stored_runs.put_runs(transaction, ledger_id, runs, NO_ENTRY)
-        stored_segments.add_live_bytes(transaction, changes)
+        stored_runs.add_live_bytes(transaction, changes)
 
 
 def _is_held(transaction: StoreTransaction, ledger_id: LedgerId) -> bool:

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from bookie.files.disk import Disk
-from bookie.files.index_store import OrderedStore
+from bookie.files.disk import Disk, OrderedStore
 from bookie.index.stored_runs import bytes_by_segment, scan_runs
 from bookie.log import records
 from bookie.log.records import Record, RecordKind
 from bookie.log.replay import Damage, SegmentReader
-from bookie.log.segments import Segment
-from bookie.log.start_file import ReadableFile, StartFiles
+from bookie.log.segments import ReadableFile, Segment, StartFiles
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 from quire.offline.stopped import MAP_BYTES, list_segments

@@ -18,8 +18,7 @@ from bookie.files.disk_real import RealDisk
 from bookie.files.index_lmdb import DATA_NAME
 from bookie.log import records, replay
 from bookie.log.records import FooterRun, Record, RecordKind
-from bookie.log.segments import DIRECTORY, Segment, Segments, parse_name
-from bookie.log.start_file import ReadableFile, StartFiles
+from bookie.log.segments import DIRECTORY, ReadableFile, Segment, Segments, StartFiles, parse_name
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 

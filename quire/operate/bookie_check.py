@@ -12,11 +12,10 @@ Source: protocol rules 2.2, 2.4; storage design, "One log".
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookie.errors import IndexFileError
+from bookie.errors import CookieDamagedError, IndexFileError
 from bookie.files.disk import Disk
 from bookie.files.disk_real import RealDisk
-from bookie.files.index_lmdb import DATA_NAME
-from bookie.files.lmdb_file import check_file
+from bookie.files.index_lmdb import DATA_NAME, check_file
 from bookie.identity.cookie import (
     COOKIE_BYTES_MAX,
     COOKIE_NAME,
@@ -26,8 +25,7 @@ from bookie.identity.cookie import (
 )
 from bookie.log import records
 from bookie.log.replay import Damage, SegmentReader
-from bookie.log.start_file import StartFiles
-from bookie.server_errors import CookieDamagedError
+from bookie.log.segments import StartFiles
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 from metadata.ids import LedgerId

@@ -8,8 +8,7 @@ import asyncio
 import pytest
 
 from bookie.errors import DirectoryLockedError
-from bookie.files.disk import Disk
-from bookie.files.index_store import StoreTransaction
+from bookie.files.disk import Disk, StoreTransaction
 
 
 class DiskContract:

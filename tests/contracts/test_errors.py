@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from bookie.server_errors import Difference
+from bookie.errors import Difference
 from metadata.ids import EntryId
 from metadata.ledgers.lost_entries import LostRange
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bookie.files import disk_calls
-from bookie.files.disk import Buffer
+from bookie.files.disk import Buffer, StoreTransaction
 from bookie.files.disk_real import RealDisk, RealFile
 from bookie.files.index_lmdb import LmdbStore
-from bookie.files.index_store import StoreTransaction
 from bookie.log import records
 from bookie.log.records import RecordKind
 from bookie.log.segments import UNFINISHED_SUFFIX

@@ -20,10 +20,9 @@ from random import Random
 from typing import Final
 
 from bookie.config import KIB, StorageConfig
-from bookie.errors import BookieError
+from bookie.errors import BookieError, PositionTakenError
 from bookie.identity.identity import format_directories, prove_identity
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
-from bookie.server_errors import PositionTakenError
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import Status

@@ -19,12 +19,11 @@ import asyncio
 import random
 from typing import Final
 
+from bookie.server.access import ServerAccess
 from bookie.server.client_logins import ClientLogins, LoginMode
 from bookie.server.connection import ClientConnection
-from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.wire.codec import decode_reply, encode_message
 from bookie.wire.frames import Frame, FrameKind, frame_header
 from bookie.wire.messages import (

@@ -13,8 +13,8 @@ from crc32c import crc32c
 
 from bookie.config import KIB, StorageConfig
 from bookie.errors import DiskFailedError, FormatError
-from bookie.files.index_store import StoreTransaction
-from bookie.index import index_pages, stored_runs, stored_segments
+from bookie.files.disk import StoreTransaction
+from bookie.index import index_pages, stored_runs
 from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta
 from bookie.index.index_runs import Run
 from bookie.index.replica_state import ReplicaState, encode_deleted
@@ -81,7 +81,7 @@ def sample_index() -> Pairs:
             (10 * i + 6, 10 * i, (1 << 32) + 1000 * i, 900 + ledger) for i in range(6)
         ]
         stored_runs.put_runs(transaction, ledger, runs, -1)
-    stored_segments.add_live_bytes(transaction, {1: 5_000, 2: 9})
+    stored_runs.add_live_bytes(transaction, {1: 5_000, 2: 9})
     return [(key, store.pairs[key]) for key in store.keys]
 
 
@@ -132,7 +132,7 @@ def _look(transaction: StoreTransaction) -> list[tuple[int, Run]]:
         listed = stored_runs.list_runs(transaction, ledger, 0, HIGHEST)
         found += [(ledger, run) for run in looked.runs + (listed or []) if run[0] < HIGHEST]
     after = -1
-    while live := stored_segments.scan_segments(transaction, after, stored_segments.LIVE_BYTES):
+    while live := stored_runs.scan_segments(transaction, after, stored_runs.LIVE_BYTES):
         require(live[-1][0] > after, "a scan goes on")
         after = live[-1][0]
     return found

@@ -19,11 +19,10 @@ from typing import Final
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.config import KIB, StorageConfig
+from bookie.server.access import ServerAccess
 from bookie.server.connection import ClientConnection
-from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import build_batch
 from bookie.wire.codec import decode_acks, decode_reply, decode_request, encode_message

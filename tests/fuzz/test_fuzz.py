@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
+from bookie.server.access import ANONYMOUS
 from bookie.server.connection import ClientConnection
 from bookie.server.greeting import Greeting, Guest
 from bookie.server.ledger_requests import LedgerRequests
-from bookie.server.server_access import ANONYMOUS
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages

@@ -143,7 +143,7 @@ TARGETS: Final = (
         "storage",
         DECISIONS_WANTED,
         "bookie/storage",
-        ("admission", "cleaning", "horizon", "overlapping", "recent", "standing"),
+        ("admission", "cleaning", "horizon", "overlapping", "recent"),
         (*transcripts("bookie"), "unit/bookie/storage"),
     ),
     Target(

@@ -17,7 +17,7 @@ MODULES: Final = {
         "metadata.security.access_errors",
         "metadata.gateway.errors",
     ),
-    "bookie": ("bookie.errors", "bookie.server_errors", "bookie.wire.errors"),
+    "bookie": ("bookie.errors", "bookie.errors", "bookie.wire.errors"),
     "security": ("quire.identity.errors",),
     "serving": ("quire.server.errors",),
     "broker_layer": (

@@ -7,7 +7,7 @@ from typing import Any, Final
 from prometheus_client import Metric
 
 from bookie.server.metrics import BookieMetrics
-from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerCounters
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.metrics import BrokerMetrics

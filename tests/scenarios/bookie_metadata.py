@@ -15,10 +15,9 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 from bookie.identity.identity import Identity
 from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
-from bookie.server.server_access import ServerAccess
+from bookie.server.access import ServerAccess
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.storage.bookie_storage import BookieStorage
 from metadata.ids import BookieId
 from metadata.registry.positions import PositionStore

@@ -38,16 +38,14 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Final
 
 from bookie.config import KIB, StorageConfig
-from bookie.errors import BookieError
-from bookie.files.small_files import remove_mark
+from bookie.errors import BookieError, CookieMismatchError, CookieMissingError
+from bookie.files.disk import remove_mark
 from bookie.identity.identity import LIMBO_NAME, format_directories, prove_identity
 from bookie.server.collector import Collector
 from bookie.server.server_context import ServerContext
-from bookie.server_errors import CookieMismatchError, CookieMissingError
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.horizon import trim_tombstones
+from bookie.storage.horizon import standing_reader, trim_tombstones
 from bookie.storage.opening import KnownDisk
-from bookie.storage.standing import standing_reader
 from bookie.wire import messages as m
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId, Version

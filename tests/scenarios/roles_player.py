@@ -31,16 +31,10 @@ from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from bookie.server.access import AuthorizerMode, LedgerAuthorizer, RoleOptions, ServerAccess
 from bookie.server.client_logins import LoginMode, make_logins
-from bookie.server.ledger_authorizer import (
-    AuthorizerMode,
-    LedgerAuthorizer,
-    RoleOptions,
-)
-from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.wire import messages as m
 from bookie.wire.messages import LOGIN_DUE
 from metadata.cancelling import cancel_and_wait

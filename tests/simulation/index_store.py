@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
 from bookie.errors import DiskFailedError, DiskFullError
-from bookie.files.index_store import StoreSizes, StoreTransaction
+from bookie.files.disk import StoreSizes, StoreTransaction
 
 Result = TypeVar("Result")
 
@@ -72,7 +72,7 @@ class MemoryTransaction:
 
 
 class MemoryStore:
-    """See `bookie.files.index_store.OrderedStore`."""
+    """See `bookie.files.disk.OrderedStore`."""
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []

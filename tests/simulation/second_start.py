@@ -12,7 +12,7 @@ import asyncio
 import random
 from typing import Final
 
-from bookie.server_errors import PositionTakenError
+from bookie.errors import PositionTakenError
 from metadata.store.interface import SessionState
 from tests.simulation.cluster import Cluster
 from tests.simulation.nodes import BookieNode

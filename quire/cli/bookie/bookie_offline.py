@@ -12,8 +12,7 @@ from typing import Final
 
 from bookie.errors import BookieError, DirectoryLockedError
 from bookie.files.disk_real import RealDisk
-from bookie.log.segments import DIRECTORY, parse_name
-from bookie.log.start_file import StartFiles
+from bookie.log.segments import DIRECTORY, StartFiles, parse_name
 from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, UsageError

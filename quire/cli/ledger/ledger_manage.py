@@ -48,7 +48,7 @@ from quire.operate.as_json import (
 from quire.operate.fields import Json, Row
 
 if TYPE_CHECKING:
-    from ledger_client.awaitable_handle import AwaitableHandle
+    from ledger_client.handle import AwaitableHandle
 
     from ledger_client import LedgerWriter
 

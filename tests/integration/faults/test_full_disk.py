@@ -15,8 +15,8 @@ from time import monotonic
 import pytest
 
 from bookie.errors import DiskFullError
+from bookie.files.disk import StoreTransaction
 from bookie.files.index_lmdb import LmdbStore
-from bookie.files.index_store import StoreTransaction
 from ledger_client import LedgerClient, LedgerError, NotEnoughBookiesError, Quorum
 from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster

@@ -76,7 +76,7 @@ BUGS = (
         ("4.3",),
         (
             Edit(
-                "bookie/log/next_segment.py",
+                "bookie/log/log.py",
                 "        await self._disk.sync_directory(DIRECTORY)\n        return",
                 "        return",
             ),

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from bookie.server.access import LedgerAuthorizer
 from bookie.server.client_logins import ClientLogins, LoginMode
-from bookie.server.ledger_authorizer import LedgerAuthorizer
 from bookie.server.server_limits import ServerLimits
 from bookie.wire.entries import Entries
 from bookie.wire.messages import (

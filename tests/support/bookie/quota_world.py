@@ -10,12 +10,10 @@ from typing import Any, Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from bookie.server.access import RoleOptions, ServerAccess
 from bookie.server.connection import ClientConnection
-from bookie.server.ledger_authorizer import RoleOptions
-from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.wire.batch import Buffer
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
 from bookie.wire.entries import Entries, decode_entries

@@ -6,7 +6,7 @@ Leaves certificates to the tests with real processes: here a test says who the n
 import asyncio
 from random import Random
 
-from bookie.server.ledger_authorizer import AuthorizerMode, LedgerAuthorizer, RoleOptions
+from bookie.server.access import AuthorizerMode, LedgerAuthorizer, RoleOptions
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
-from bookie.server.ledger_authorizer import AuthorizerMode
+from bookie.server.access import AuthorizerMode
 from bookie.wire.messages import HelloReply
 from metadata.cancelling import cancel_and_wait
 from metadata.ledgers.chain import CHAIN_NAME

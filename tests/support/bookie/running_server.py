@@ -3,13 +3,11 @@
 import asyncio
 from dataclasses import dataclass
 
+from bookie.server.access import LedgerAuthorizer, ServerAccess
 from bookie.server.client_logins import ClientLogins
-from bookie.server.ledger_authorizer import LedgerAuthorizer
 from bookie.server.server import BookieServer
-from bookie.server.server_access import ServerAccess
 from bookie.server.server_context import ServerContext
-from bookie.server.server_counters import ServerCounters
-from bookie.server.server_limits import ServerLimits
+from bookie.server.server_limits import ServerCounters, ServerLimits
 from metadata.ids import BookieId
 from quire.server.server_log import ServerLog
 from tests.support.bookie.manual_storage import ManualStorage

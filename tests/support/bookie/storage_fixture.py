@@ -8,7 +8,7 @@ from typing import TypeVar
 from bookie.config import KIB, StorageConfig
 from bookie.storage.answers import ReadResult
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.standing import StandingReader
+from bookie.storage.horizon import StandingReader
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId

@@ -13,9 +13,8 @@ from bookie.log import records, replay
 from bookie.log.log import GROUP_RECORDS_MAX, Log, LogItem
 from bookie.log.records import ADDS
 from bookie.log.segments import Segments
-from bookie.slices import SLICE_ITEMS, in_order, in_slices
+from bookie.storage.cleaner import SLICE_ITEMS, in_order, in_slices, live_bytes_of
 from bookie.storage.ledgers import NOTIFIED_AT_ONCE, Ledgers
-from bookie.storage.named_runs import live_bytes_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
 from tests.support.bookie.batches import make_run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bookie.server.metrics import BookieMetrics
-from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerCounters
 from broker_layer.kafka.versions import ADVERTISED
 from metadata.repair.scrub import NEVER_SCRUBBED
 from quire.cli.bookie.verbs import parser

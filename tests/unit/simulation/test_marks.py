@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from unittest.mock import patch
 
-from bookie.files.index_store import StoreTransaction
+from bookie.files.disk import StoreTransaction
 from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta, write_meta
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.checkers.marks import MarksChecker

@@ -15,8 +15,8 @@ import pytest
 
 from bookie.errors import DiskFullError
 from bookie.files import disk_calls
+from bookie.files.disk import StoreTransaction
 from bookie.files.index_lmdb import DATA_NAME, DELETION_SHARE, START_BYTES, LmdbStore
-from bookie.files.index_store import StoreTransaction
 
 MAP_BYTES = 2**20
 DEADLINE_S = 30.0

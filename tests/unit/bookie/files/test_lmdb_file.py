@@ -8,7 +8,7 @@ import lmdb
 import pytest
 
 from bookie.errors import IndexFileError
-from bookie.files.lmdb_file import check_file
+from bookie.files.index_lmdb import check_file
 
 PAGE_BYTES = 4096
 KEYS = 3_000

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bookie.errors import CookieDamagedError
 from bookie.identity.cookie import (
     DIRECTORIES,
     Cookie,
@@ -15,7 +16,6 @@ from bookie.identity.cookie import (
     is_ahead,
     is_stale,
 )
-from bookie.server_errors import CookieDamagedError
 from metadata.ids import BookieId
 
 COOKIE = Cookie(

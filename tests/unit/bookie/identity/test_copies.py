@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bookie.server_errors import OriginalLivesError, PositionTakenError
+from bookie.errors import OriginalLivesError, PositionTakenError
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import ReadEntries, Status
 from metadata.ids import EntryId, LedgerId

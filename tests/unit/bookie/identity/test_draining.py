@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bookie.server_errors import BookieRemovedError
+from bookie.errors import BookieRemovedError
 from bookie.storage.writability import Reason, reasons_of
 from bookie.wire.messages import ReadEntries, Status
 from metadata.ids import BookieId, EntryId, LedgerId

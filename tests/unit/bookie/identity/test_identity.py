@@ -7,15 +7,15 @@ from typing import cast
 
 import pytest
 
-from bookie.errors import BookieError
-from bookie.files.disk import Disk
-from bookie.identity.identity import Identity, format_directories, prove_identity
-from bookie.server_errors import (
+from bookie.errors import (
     AlreadyFormattedError,
+    BookieError,
     CookieDamagedError,
     CookieMismatchError,
     CookieMissingError,
 )
+from bookie.files.disk import Disk
+from bookie.identity.identity import Identity, format_directories, prove_identity
 from metadata.ids import BookieId
 from metadata.registry.cookies import CookieStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore

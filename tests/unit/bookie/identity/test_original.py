@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bookie.files.disk_identity import file_identity, is_same_file
+from bookie.errors import OriginalLivesError, OriginalRegisteredError
+from bookie.files.disk_calls import file_identity, is_same_file
 from bookie.identity import original
 from bookie.identity.original import OriginalCheck, registration_wait_s
-from bookie.server_errors import OriginalLivesError, OriginalRegisteredError
 from metadata.paths import bookie_path
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
 from metadata.registry.registration import BookieRegistration, pack_registration

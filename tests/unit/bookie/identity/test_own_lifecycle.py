@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from bookie.errors import BookieRemovedError
 from bookie.identity.own_lifecycle import OwnLifecycle, refuse_removed
-from bookie.server_errors import BookieRemovedError
 from bookie.storage.writability import Reason, Writability
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataFormatError

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from bookie.errors import PositionTakenError
 from bookie.identity import position
 from bookie.identity.position import PositionCallbacks, PositionClaim, PositionKeeper
 from bookie.log.log import Log
-from bookie.server_errors import PositionTakenError
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, Version
 from metadata.paths import position_path

@@ -8,12 +8,12 @@ import pytest
 
 from bookie.errors import DiskFailedError
 from bookie.files.index_lmdb import LmdbTransaction
-from bookie.index import index_pages, stored_segments
+from bookie.index import index_pages, stored_runs
 from metadata.ids import LEDGER_ID_MAX
 
 
 def key_of(number: int) -> bytes:
-    return index_pages.NUMBER_KEY.pack(stored_segments.LIVE_BYTES, number)
+    return index_pages.NUMBER_KEY.pack(stored_runs.LIVE_BYTES, number)
 
 
 class DamagedCursor:
@@ -67,7 +67,7 @@ def opened(*numbers: int) -> LmdbTransaction:
 
 
 def scanned(after: int, *numbers: int) -> list[int]:
-    found = stored_segments.scan_segments(opened(*numbers), after, stored_segments.LIVE_BYTES)
+    found = stored_runs.scan_segments(opened(*numbers), after, stored_runs.LIVE_BYTES)
     return [number for number, _ in found]
 
 
@@ -79,7 +79,7 @@ def test_a_scan_ends_where_keys_do_not_ascend() -> None:
 
 def test_every_loop_over_segments_ends() -> None:
     for last in (5, LEDGER_ID_MAX, 2**64 - 1):
-        found = stored_segments.remove_segments(opened(3, 4, last), ())
+        found = stored_runs.remove_segments(opened(3, 4, last), ())
         assert found == {3: 0, 4: 0, last: 0}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
-from bookie.files.index_store import StoreTransaction
+from bookie.files.disk import StoreTransaction
 from bookie.index import index_pages, index_runs, replica_state, stored_runs, stored_states
 from bookie.index.index import Index
 from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta

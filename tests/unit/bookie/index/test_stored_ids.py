@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from bookie.index import index_pages, stored_ids
-from bookie.index.stored_ids import StoredIds
+from bookie.index import index_pages, stored_states
+from bookie.index.stored_states import StoredIds
 from metadata.ids import LEDGER_ID_MAX
 
 
@@ -15,7 +15,7 @@ def keys_of(ids: list[int]) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_ids_are_those_of_a_set(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_ids, "ARRAY_IDS_MAX", 4)
+    monkeypatch.setattr(stored_states, "ARRAY_IDS_MAX", 4)
     rng = random.Random(seed)
     loaded = sorted(rng.sample(range(100), rng.randrange(30)))
     ids, twin = StoredIds(), set(loaded)
@@ -43,6 +43,6 @@ def test_full_range_of_ids() -> None:
 
 
 def test_rising_ids_fill_the_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_ids, "ARRAY_IDS_MAX", 4)
+    monkeypatch.setattr(stored_states, "ARRAY_IDS_MAX", 4)
     ids = StoredIds(range(40))
     assert [len(each) for each in ids._arrays] == [4] * 10

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from bookie.files.disk import DiskSpace
-from bookie.log.doubtful_room import (
+from bookie.log.reserve import (
     QUIET_S,
     TRIAL_NAME,
     WAIT_S_MAX,

@@ -12,7 +12,7 @@ from bookie.log import records
 from bookie.log.log import Log
 from bookie.log.records import Record, RecordKind
 from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
-from bookie.log.start_file import BLOCK_BYTES, UNREADABLE_BYTES_MAX, StartFiles
+from bookie.log.segments import BLOCK_BYTES, UNREADABLE_BYTES_MAX, StartFiles
 from bookie.wire.batch import is_intact, parse_header
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation

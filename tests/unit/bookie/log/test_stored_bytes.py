@@ -5,8 +5,8 @@ import random
 from functools import partial
 
 from bookie.config import StorageConfig
-from bookie.files.index_store import StoreTransaction
-from bookie.index import index_pages, replica_state, stored_runs, stored_segments, stored_states
+from bookie.files.disk import StoreTransaction
+from bookie.index import index_pages, replica_state, stored_runs, stored_states
 from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta
 from bookie.index.replica_state import ReplicaState
 from bookie.log import records
@@ -130,7 +130,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
                 (deleted, replica_state.encode_deleted(deleted, has_runs=True)),
             ]
             index_pages.write_states(transaction, values)
-            stored_segments.add_live_bytes(transaction, {1: 169})
+            stored_runs.add_live_bytes(transaction, {1: 169})
 
         await store.update(fill)
         return [(key, store.pairs[key]) for key in store.keys]
@@ -161,7 +161,7 @@ def test_these_bytes_are_read_as_an_index() -> None:
         assert isinstance(state, ReplicaState)
         assert (state.fenced, state.master_key, state.lac, state.highest) == (True, b"k" * 32, 3, 9)
         assert replica_state.decode(ids[1], second) is True
-        scan = partial(stored_segments.scan_segments, after=-1, kind=stored_segments.LIVE_BYTES)
+        scan = partial(stored_runs.scan_segments, after=-1, kind=stored_runs.LIVE_BYTES)
         assert await store.view(scan) == [(1, 169)]
 
     run_simulation(main, 1)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from bookie.server import client_logins
+from bookie.server.access import ANONYMOUS, REPAIR
 from bookie.server.client_logins import FRAME_BYTES_MAX as LOGIN_BYTES_MAX
 from bookie.server.client_logins import TOO_MANY, LoginMode, make_logins
 from bookie.server.greeting import Door, Greeting, Guest
 from bookie.server.request_runner import RequestRunner
-from bookie.server.server_access import ANONYMOUS, REPAIR
 from bookie.server.server_context import ServerContext
 from bookie.wire.batch import Buffer
 from bookie.wire.codec import decode_reply

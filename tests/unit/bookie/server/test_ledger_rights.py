@@ -2,9 +2,15 @@
 
 import pytest
 
+from bookie.server.access import (
+    EVERY_BIT,
+    REPAIR_ONLY,
+    RIGHT_BITS,
+    RIGHT_FOR,
+    LedgerOperation,
+    refusal_text,
+)
 from bookie.server.ledger_requests import operation_of
-from bookie.server.ledger_rights import EVERY_BIT, RIGHT_BITS, RIGHT_FOR, refusal_text
-from bookie.server.server_access import REPAIR_ONLY, LedgerOperation
 from bookie.wire import codec
 from bookie.wire import messages as m
 from metadata.ids import EntryId, LedgerId

@@ -4,9 +4,8 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
-from bookie.server.metric_help import LATENCIES, SERVER, STORAGE
-from bookie.server.metrics import BookieMetrics
-from bookie.server.server_counters import ServerCounters
+from bookie.server.metrics import LATENCIES, SERVER, STORAGE, BookieMetrics
+from bookie.server.server_limits import ServerCounters
 from bookie.storage.answers import StorageStatistics
 from bookie.storage.writability import Reason
 from metadata.ids import EntryId

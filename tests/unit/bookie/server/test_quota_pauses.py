@@ -1,7 +1,7 @@
 """Pauses of clients over their quota at a bookie: they end before clients take it for dead."""
 
 from bookie.server.client_quotas import BookieQuotas
-from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerCounters
 from ledger_client.bookies.connection import PING_TIMEOUT_S
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey, entity_of

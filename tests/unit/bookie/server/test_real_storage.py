@@ -9,8 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bookie.errors import DirectoryLockedError
-from bookie.server_errors import CookieMismatchError, CookieMissingError
+from bookie.errors import CookieMismatchError, CookieMissingError, DirectoryLockedError
 from bookie.wire.messages import (
     EntryRanges,
     LacReply,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bookie.server import attachments, ledger_authorizer
-from bookie.server.ledger_authorizer import AuthorizerMode
+from bookie.server import access, attachments
+from bookie.server.access import AuthorizerMode
 from bookie.wire.entries import Entries
 from bookie.wire.messages import (
     DetachLedger,
@@ -229,7 +229,7 @@ async def test_requests_wait_for_the_rights_in_order(world: World) -> None:
 async def test_attached_ledgers_go_on_while_the_metadata_service_is_away(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_authorizer, "READ_S_MAX", 0.05)
+    monkeypatch.setattr(access, "READ_S_MAX", 0.05)
     client = await world.client(ALICE, 7)
     assert await client.add(batch_of(7, 0)) is Status.OK
     world.faults.is_away = True
@@ -410,7 +410,7 @@ async def test_ledgers_that_do_not_exist_keep_no_other_client_out(world: World) 
     for each in missing:
         flood.send_request(ReadLac(LedgerId(each), fence=False))
     paths = {ledger_path(LedgerId(each)) for each in missing}
-    await until(lambda: len(_read_of(world, paths)) == ledger_authorizer.READS_OF_PRINCIPAL_MAX)
+    await until(lambda: len(_read_of(world, paths)) == access.READS_OF_PRINCIPAL_MAX)
     client = await world.client(ALICE, 7)
     assert isinstance(await client.request(REQUESTS["lac"]), LacReply)
     world.faults.gate.set()
@@ -419,8 +419,8 @@ async def test_ledgers_that_do_not_exist_keep_no_other_client_out(world: World) 
 async def test_reads_that_find_no_ledger_are_bounded_in_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_authorizer, "MISSED_S", 60.0)
-    authorizer, most = world.roles.authorizer, ledger_authorizer.READS_OF_PRINCIPAL_MAX
+    monkeypatch.setattr(access, "MISSED_S", 60.0)
+    authorizer, most = world.roles.authorizer, access.READS_OF_PRINCIPAL_MAX
     missing = [LedgerId(each) for each in range(1_000, 1_100)]
     paths = {ledger_path(each) for each in missing}
     loop = asyncio.get_running_loop()
@@ -436,7 +436,7 @@ def _read_of(world: World, paths: set[str]) -> set[str]:
 
 
 async def test_known_facts_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_authorizer, "FACTS_MAX", 1)
+    monkeypatch.setattr(access, "FACTS_MAX", 1)
     for ledger_id in (SEVEN, EIGHT):
         await world.roles.authorizer.read_facts(ledger_id, BOB)
     assert list(world.roles.authorizer._facts) == [EIGHT]

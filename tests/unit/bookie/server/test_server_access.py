@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bookie.server.server_access import (
+from bookie.server.access import (
     ANONYMOUS,
     KEY_KEPT_S,
     KEY_READ_INTERVAL_S,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from bookie.storage.admission import Admission
+from bookie.storage.horizon import Standing
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.standing import Standing
 from bookie.wire.messages import Status
 from metadata.ids import ENTRY_ID_MAX, LedgerId
 

@@ -8,7 +8,7 @@ import pytest
 
 from bookie.index import stored_states
 from bookie.log import listing
-from bookie.log.listed_runs import ListedRuns
+from bookie.log.listing import ListedRuns
 from bookie.log.segments import Segment, Segments
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId

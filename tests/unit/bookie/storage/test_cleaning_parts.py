@@ -10,12 +10,12 @@ import pytest
 from bookie.index.index import Index
 from bookie.index.index_runs import Run
 from bookie.log import records
-from bookie.log.listed_runs import SAMPLED_ONE_IN, ListedRuns
+from bookie.log.listing import SAMPLED_ONE_IN, ListedRuns
 from bookie.storage import cleaner
 from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.cleaner import find_named
 from bookie.storage.cleaning import CleaningRoom
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.named_runs import find_named
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.support.bookie.batches import make_run

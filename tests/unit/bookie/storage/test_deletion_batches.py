@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from bookie.files.index_store import StoreTransaction
+from bookie.files.disk import StoreTransaction
 from bookie.index import stored_runs
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status

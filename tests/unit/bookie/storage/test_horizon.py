@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from bookie.files.index_store import StoreTransaction
-from bookie.index import horizon_pages
+from bookie.files.disk import StoreTransaction
+from bookie.index import stored_states
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.horizon import trim_tombstones
+from bookie.storage.horizon import Standing, trim_tombstones
 from bookie.storage.ledgers import Ledgers
-from bookie.storage.standing import Standing
 from bookie.wire.messages import Status
 from metadata.errors import StoreUnavailableError
 from metadata.ids import LedgerId
@@ -156,7 +155,7 @@ def test_no_crash_comes_between_a_trim_and_its_horizon() -> None:
             job: Callable[[StoreTransaction], object], *, keeps_room: bool = False
         ) -> object:
             result = await update(job, keeps_room=keeps_room)
-            horizon = await store.view(horizon_pages.read_horizon)
+            horizon = await store.view(stored_states.read_horizon)
             assert horizon is not None
             values = await storage._index.stored_states(list(DELETED))
             missing = [each for each, value in zip(DELETED, values, strict=True) if value is None]

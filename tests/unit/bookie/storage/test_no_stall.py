@@ -17,8 +17,7 @@ from bookie.errors import BookieError, DescriptorsExhaustedError, DiskFullError
 from bookie.files import disk_calls, disk_real
 from bookie.files.disk import Buffer
 from bookie.files.disk_real import READ_THREADS, RealDisk
-from bookie.log.log import Log, LogItem
-from bookie.log.next_segment import BEGIN_AT_SHARE
+from bookie.log.log import BEGIN_AT_SHARE, Log, LogItem
 from bookie.log.records import ADDS
 from bookie.log.segments import Segments
 from bookie.storage.bookie_storage import BookieStorage

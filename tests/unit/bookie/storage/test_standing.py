@@ -3,7 +3,7 @@
 from pathlib import Path
 from random import Random
 
-from bookie.storage.standing import Standing, standing_reader
+from bookie.storage.horizon import Standing, standing_reader
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from tests.support.bookie.bookie_machine import Machine
 from tests.support.bookie.running_server import BOOKIE

@@ -16,7 +16,7 @@ from bookie.errors import BookieError
 from bookie.log import records
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.standing import Standing
+from bookie.storage.horizon import Standing
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.loop import run_simulation, simulation_loop

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bookie.errors import DiskFullError
-from bookie.identity.operator_switch import OperatorSwitch
+from bookie.identity.own_lifecycle import OperatorSwitch
 from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
 from bookie.storage.writability import (
     ADVICE,

@@ -13,7 +13,7 @@ from bookie.config import StorageConfig
 from bookie.errors import IndexFileError
 from bookie.files.disk_real import RealDisk
 from bookie.files.index_lmdb import DATA_NAME
-from bookie.index import horizon_pages, stored_segments
+from bookie.index import stored_runs, stored_states
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.messages import Status
@@ -154,12 +154,12 @@ def test_the_horizon_of_deleted_ledgers_and_the_numbers_of_segments_are_kept() -
         storage = await fill(bench)
         await storage.close()
         store = bench.platter.stores["index"]
-        horizon_pages.trim_states(MemoryTransaction(store), [DELETED])
-        stored_segments.name_segments(MemoryTransaction(store), [999])
+        stored_states.trim_states(MemoryTransaction(store), [DELETED])
+        stored_runs.name_segments(MemoryTransaction(store), [999])
         report = await rebuild(bench)
         assert (report.deleted_count, report.limbo_ledgers, report.is_limbo) == (0, 0, False)
         rebuilt = MemoryTransaction(bench.platter.stores["index"])
-        found = horizon_pages.read_horizon(rebuilt)
+        found = stored_states.read_horizon(rebuilt)
         assert found is not None
         assert found[0] == DELETED
         storage = await bench.open()
@@ -175,7 +175,7 @@ def lose_horizon(store: MemoryStore) -> None:
     it.
     """
     trimmed = MemoryTransaction(store)
-    horizon_pages.trim_states(trimmed, [DELETED])
+    stored_states.trim_states(trimmed, [DELETED])
     store.assign(b"h", bytes(len(store.pairs[b"h"])))
 
 

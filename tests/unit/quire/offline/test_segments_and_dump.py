@@ -1,7 +1,7 @@
 """Contents of a stopped bookie's segment files, sound and damaged, on the simulated disk."""
 
 from bookie.log import records
-from bookie.log.start_file import StartFiles
+from bookie.log.segments import StartFiles
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from quire.offline.segments import (

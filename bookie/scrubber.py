@@ -1,27 +1,29 @@
 """Scrub of one bookie: checks what it stores, slowly, and keeps its record in the metadata.
 
-Leaves the schedule to `bookie.scrub.schedule`, reading to the storage, and the repair of damaged
-entries to the processes of repair.
+A scrub checks the ledgers in the order of their ids, and of each ledger the stored runs in the
+order of their entries, as the index names them. So what no ledger needs any more is never read, and
+cleaning may move runs at any time. `next_step` decides what is checked, and when; it is pure.
+Leaves reading to the storage, and the repair of damaged entries to the processes of repair.
 
 Invariants: one read at a time, followed by a pause; damage that a client's read finds is reported
 in the same way as damage that the scrub finds; a metadata service that does not answer delays
-reports and checks, and nothing else.
+reports and checks, and nothing else. A scrub that began continues where it was, also after a
+restart; a request that comes during a scrub leads to one more scrub; nothing is checked while the
+rate is 0.
 
-Source: protocol rule 9.12.
+Source: protocol rule 9.12; docs/repair.md, "Scrub".
 """
 
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
 from bookie.errors import DescriptorsExhaustedError
 from bookie.log.segments import DESCRIPTOR_WAIT_S
-from bookie.scrub import schedule
-from bookie.scrub.schedule import Begin, Check, Rest
 from bookie.storage.bookie_storage import BookieStorage
 from metadata.backoff import Backoff
 from metadata.errors import MetadataError
@@ -29,6 +31,7 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.paths import scrub_path
 from metadata.repair.scrub import NEVER_SCRUBBED, ScrubPosition, ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
+from metadata.repair.settings import RepairSettings
 from metadata.repair.settings_store import RepairSettingsView
 from metadata.store.interface import MetadataStore
 from quire.server.server_log import ServerLog
@@ -40,6 +43,93 @@ REPORT_PROGRESS_S: Final = 60.0
 """Time between two reports of progress: a restart repeats at most the checks since the last one."""
 REST_S_MAX: Final = 3_600.0
 """Maximum time between two looks at the clock, which may be set."""
+READ_COST_BYTES: Final = 64 * 1024
+"""Bytes that a read counts at least, because a disk needs time to find small runs."""
+LOOKUP_COST_BYTES: Final = 4 * 1024
+"""Bytes that a look-up without a read counts."""
+PAUSE_S_MAX: Final = 60.0
+"""Maximum pause between two reads, in seconds."""
+FIRST_SCRUB_S_MAX: Final = 3_600
+"""Maximum time from the first start of a bookie to its first scrub, in seconds."""
+_START: Final = ScrubPosition(0, EntryId(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing is to be checked before this time, in ms since 1970; None without a plan."""
+
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A scrub begins, with this record."""
+
+    record: ScrubRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The first stored run at or after this position is checked next."""
+
+    position: ScrubPosition
+
+
+Step = Rest | Begin | Check
+
+
+def next_step(record: ScrubRecord, settings: RepairSettings, now_ms: int, first_ms: int) -> Step:
+    """Return what comes next. `first_ms` is the time of a bookie's first scrub."""
+    if not settings.scrub_bytes_per_s:
+        return Rest(None)
+    if record.position is not None:
+        return Check(record.position)
+    due_ms = _due_ms(record, settings, first_ms)
+    if due_ms is None or due_ms > now_ms:
+        return Rest(due_ms)
+    return Begin(
+        replace(
+            record,
+            served_ms=_requested_ms(record, settings),
+            began_ms=now_ms,
+            position=_START,
+            checked_bytes=0,
+        )
+    )
+
+
+def passed(
+    record: ScrubRecord, ledger_id: LedgerId, next_entry_id: EntryId | None, read_bytes: int
+) -> ScrubRecord:
+    """Return the record after a check; no next entry means the end of the ledger."""
+    if next_entry_id is None:
+        after = ScrubPosition(ledger_id + 1, EntryId(0))
+    else:
+        after = ScrubPosition(ledger_id, next_entry_id)
+    return replace(record, position=after, checked_bytes=record.checked_bytes + read_bytes)
+
+
+def ended(record: ScrubRecord, now_ms: int) -> ScrubRecord:
+    """Return the record after the last ledger."""
+    return replace(record, position=None, ended_ms=now_ms)
+
+
+def pause_s(read_bytes: int, settings: RepairSettings) -> float:
+    """Return the pause after a check, in seconds."""
+    cost = max(read_bytes, READ_COST_BYTES) if read_bytes else LOOKUP_COST_BYTES
+    return min(PAUSE_S_MAX, cost / max(1, settings.scrub_bytes_per_s))
+
+
+def _requested_ms(record: ScrubRecord, settings: RepairSettings) -> int:
+    return max(record.requested_ms, settings.scrub_requested_ms)
+
+
+def _due_ms(record: ScrubRecord, settings: RepairSettings, first_ms: int) -> int | None:
+    if _requested_ms(record, settings) > record.served_ms:
+        return 0
+    if not settings.scrub_every_s:
+        return None
+    return record.began_ms + settings.scrub_every_s * 1000 if record.began_ms else first_ms
 
 
 class Scrubber:
@@ -65,7 +155,7 @@ class Scrubber:
         self._log = log
         self._backoff = Backoff(rng)
         self._now_s = asyncio.get_running_loop().time
-        self._first_ms = wall_clock_ms() + int(rng.random() * schedule.FIRST_SCRUB_S_MAX * 1000)
+        self._first_ms = wall_clock_ms() + int(rng.random() * FIRST_SCRUB_S_MAX * 1000)
         self._stored: ScrubRecord | None = None
         self._page: deque[LedgerId] = deque()
         self._free_at_s = 0.0
@@ -164,7 +254,7 @@ class Scrubber:
 
     async def _step(self) -> None:
         now_ms = self._wall_clock_ms()
-        step = schedule.next_step(self.record, self._settings.settings, now_ms, self._first_ms)
+        step = next_step(self.record, self._settings.settings, now_ms, self._first_ms)
         match step:
             case Rest(until_ms):
                 rest_s = REST_S_MAX if until_ms is None else (until_ms - now_ms) / 1000
@@ -192,7 +282,7 @@ class Scrubber:
         ledger_id = await self._next_ledger(position)
         if ledger_id is None:
             await self._drop_gone()
-            self.record = schedule.ended(self.record, self._wall_clock_ms())
+            self.record = ended(self.record, self._wall_clock_ms())
             self._report_within(0.0)
             bad_entries = self._storage.bad_ranges.entry_count
             checked = self.record.checked_bytes
@@ -205,8 +295,8 @@ class Scrubber:
             self._free_at_s = self._now_s() + DESCRIPTOR_WAIT_S
             return
         read_bytes = found.read_bytes
-        self.record = schedule.passed(self.record, ledger_id, found.next_entry_id, read_bytes)
-        self._free_at_s = self._now_s() + schedule.pause_s(read_bytes, self._settings.settings)
+        self.record = passed(self.record, ledger_id, found.next_entry_id, read_bytes)
+        self._free_at_s = self._now_s() + pause_s(read_bytes, self._settings.settings)
         self._report_within(REPORT_PROGRESS_S)
 
     async def _next_ledger(self, position: ScrubPosition) -> LedgerId | None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bookie.scrub.schedule import (
+from bookie.scrubber import (
     LOOKUP_COST_BYTES,
     PAUSE_S_MAX,
     READ_COST_BYTES,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from bookie.scrub.scrubber import Scrubber
+from bookie.scrubber import Scrubber
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.errors import StoreUnavailableError
