@@ -22,8 +22,7 @@ from bookie.config import StorageConfig
 from bookie.errors import BookieError, DiskFailedError
 from bookie.files.disk import Disk, remove_mark
 from bookie.identity.anchors import AnchorWatch
-from bookie.identity.identity import LIMBO_NAME, Identity, prove_identity
-from bookie.identity.limbo import keep_reason
+from bookie.identity.identity import LIMBO_NAME, Identity, keep_limbo_reason, prove_identity
 from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.original import OriginalCheck, registration_wait_s
 from bookie.identity.own_lifecycle import OperatorSwitch, OwnLifecycle
@@ -35,6 +34,7 @@ from bookie.server.access import ServerAccess, make_authorizer
 from bookie.server.admin import BookieAdmin
 from bookie.server.client_logins import make_logins
 from bookie.server.collector import Collector, FeedExpiry
+from bookie.server.connection import follow_grants
 from bookie.server.metrics import BookieMetrics
 from bookie.server.registration import Registration, describe, report_conditions
 from bookie.server.server import BookieServer
@@ -151,7 +151,7 @@ class BookieProcess:
         if authorizer is not None:
             self._parts.push_async_callback(authorizer.aclose)
             await authorizer.start()
-            self._run(context.follow_grants())
+            self._run(follow_grants(context))
         if not identity.has_original_ended:
             # While the storage was opened, an original that was between two sessions may have
             # registered again. If it has recorded its position instead, the claim fails.
@@ -214,7 +214,9 @@ class BookieProcess:
         self._parts.push_async_callback(self._record_orderly, storage)
         self._run(storage.background())
         self._parts.push_async_callback(storage.close)
-        self.limbo_reason = await keep_reason(self._disk, storage)
+        self.limbo_reason = await keep_limbo_reason(
+            self._disk, storage.limbo_reason, is_limbo=storage.is_limbo
+        )
         if self.limbo_reason:
             storage.writability.explain_loss(self.limbo_reason)
         if identity.limbo_reason:

@@ -5,7 +5,6 @@
 - `original`: check that no other process serves as the same bookie (rule 2.6).
 - `position`: record outside the disk of how far the log is durable.
 - `anchors`: files whose identity shows that a directory is a copy, or gone.
-- `limbo`: reason of a limbo, kept while it lasts.
 - `metadata_age`: stop of all removal while the metadata service is older than before (rule 10.5).
 - `own_lifecycle`: draining and removal, as operators and repair set them; read-only mode.
 """

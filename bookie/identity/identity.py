@@ -13,6 +13,7 @@ of the metadata service counts on from the disks.
 Source: protocol rules 2.1, 2.2, 2.4, 2.6, 10.6.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -23,8 +24,18 @@ from bookie.errors import (
     CookieMismatchError,
     CookieMissingError,
     Difference,
+    DiskFullError,
 )
-from bookie.files.disk import MARKS, Disk, read_mark, read_small, write_mark, write_small
+from bookie.files.disk import (
+    MARKS,
+    SMALL_BYTES_MAX,
+    Disk,
+    read_mark,
+    read_small,
+    remove_mark,
+    write_mark,
+    write_small,
+)
 from bookie.identity.anchors import are_same_files, make_anchors, read_anchors
 from bookie.identity.cookie import (
     COOKIE_NAME,
@@ -51,6 +62,12 @@ from metadata.store.interface import MetadataStore
 
 ID_RANDOM_BYTES: Final = 6
 LIMBO_NAME: Final = "limbo"
+"""Mark with the reason of a limbo that the storage has not stored yet."""
+LIMBO_REASON_NAME: Final = "limbo-reason"
+"""Mark with the reason of the limbo that lasts: one line of text, UTF-8. It is missing if it found
+no room on a full disk, or if the start that found the loss was interrupted.
+"""
+UNKNOWN_REASON: Final = "an earlier start found a loss of data and could not store the reason"
 _LOCK_NAME: Final = "lock"
 _STALE: Final = "a directory is an old copy: it was made before the bookie last started"
 _COPIED: Final = (
@@ -180,6 +197,21 @@ async def prove_identity(
         lock,
         dead_incarnation,
     )
+
+
+async def keep_limbo_reason(disk: Disk, found: str, *, is_limbo: bool) -> str:
+    """Store the reason of a loss that this start found, durably. Return the reason of a storage in
+    limbo, else an empty text.
+    """
+    if not is_limbo:
+        await remove_mark(disk, LIMBO_REASON_NAME)
+        return ""
+    if found:
+        with contextlib.suppress(DiskFullError):
+            await write_mark(disk, LIMBO_REASON_NAME, found.encode()[: SMALL_BYTES_MAX - 1] + b"\n")
+        return found
+    kept = await read_mark(disk, LIMBO_REASON_NAME)
+    return UNKNOWN_REASON if kept is None else kept.decode(errors="replace").strip()
 
 
 def _limbo_reason(

@@ -21,7 +21,7 @@ from bookie.config import StorageConfig
 from bookie.errors import BookieError, DiskFailedError
 from bookie.files.disk import OrderedStore, StoreSizes, StoreTransaction
 from bookie.index import index_pages, index_runs, stored_runs, stored_states
-from bookie.index.index_pages import CheckpointMeta
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, CheckpointMeta
 from bookie.index.index_runs import Lookup, Run
 from bookie.index.stored_runs import Measured, RunMove
 from bookie.index.stored_states import StoredIds
@@ -69,6 +69,16 @@ class Index:
         """For each running look-up: the runs that checkpoints have moved out of memory since it
         began.
         """
+
+    @property
+    def is_limbo(self) -> bool:
+        """Whether stored data may have been lost: an entry not found is unknown (rule 2.4)."""
+        return bool(self.meta.flags & FLAG_LIMBO)
+
+    @property
+    def may_have_lost_fences(self) -> bool:
+        """Whether a ledger never seen here may have been fenced in lost data (rule 2.4)."""
+        return bool(self.meta.flags & FLAG_FENCES_LOST)
 
     @property
     def run_count(self) -> int:

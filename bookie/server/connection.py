@@ -15,7 +15,7 @@ Source: protocol rules 2.3, 4.3, 12.4, 12.6; storage design, "The batch" and "Li
 
 from collections.abc import Callable, Container, Iterator
 from functools import partial
-from typing import Final, assert_never
+from typing import Final, assert_never, cast
 
 from bookie.server.access import (
     APPEND_BIT,
@@ -382,7 +382,7 @@ class ClientConnection(ServerConnection):
         self._adds_pending -= 1
         context.counters.adds_by_status[status] += 1
         if not self._acks:
-            context.note_acks(self)
+            context.note_acks(self.flush_acks)
         self._acks.append((request_id, status))
         self._acks_asked[asked] = self._acks_asked.get(asked, 0) + 1
 
@@ -411,6 +411,17 @@ class ClientConnection(ServerConnection):
 
     def _refuse(self, request_id: int, status: Status, reason: str) -> None:
         self._send_answer([refusal_frame(request_id, status, reason)])
+
+
+async def follow_grants(context: ServerContext) -> None:
+    """Give the connections of clients their new rights after each change of grants (rule 12.5),
+    until cancelled.
+    """
+    assert context.authorizer is not None, "grants matter only with an authorizer"
+    while True:
+        changed = await context.authorizer.wait_for_changes()
+        for connection in list(context.connections):
+            await cast("ClientConnection", connection).refresh_rights(changed)
 
 
 def _ignore(_status: Status) -> None:

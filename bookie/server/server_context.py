@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from bookie.server.access import LedgerAuthorizer, Principal, RoleOptions, ServerAccess
 from bookie.server.client_logins import LOGIN_NEEDED
@@ -43,9 +43,6 @@ from quire.server.overriding import override
 from quire.server.pause import Pause
 from quire.server.recent_latency import RecentLatency
 from quire.server.server_log import ServerLog
-
-if TYPE_CHECKING:
-    from bookie.server.connection import ClientConnection
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum bytes of adds that wait while their ledger may be deleted; above it, adds are answered
@@ -78,7 +75,7 @@ class ServerContext(ConnectionContext):
         self.access = access
         self.append_latency = RecentLatency()
         self.bodies = BodyPool(limits.bodies_bytes_max)
-        self._with_acks: list[ClientConnection] = []
+        self._with_acks: list[Callable[[], None]] = []
         self._paused: dict[ServerConnection, None] = {}
         self._waiting_for_room: asyncio.Task[None] | None = None
         self._held: dict[LedgerId, list[Callable[[], None]]] = {}
@@ -164,16 +161,6 @@ class ServerContext(ConnectionContext):
             principal="",
         )
 
-    async def follow_grants(self) -> None:
-        """Give connections their new rights after each change of grants (rule 12.5), until
-        cancelled.
-        """
-        assert self.authorizer is not None, "grants matter only with an authorizer"
-        while True:
-            changed = await self.authorizer.wait_for_changes()
-            for connection in list(self.connections):
-                await cast("ClientConnection", connection).refresh_rights(changed)
-
     def pong(self) -> Pong:
         """Return the answer to a ping."""
         p99_s = self.append_latency.percentile_s(99, self.now())
@@ -223,19 +210,19 @@ class ServerContext(ConnectionContext):
             if not self._held:
                 self._held_bytes = 0
 
-    def note_acks(self, connection: "ClientConnection") -> None:
-        """Schedule the sending of a connection's acks: after the group, at the latest in the next
-        iteration.
+    def note_acks(self, flush: Callable[[], None]) -> None:
+        """Schedule the sending of a connection's acks by `flush`: after the group, at the latest in
+        the next iteration.
         """
         if not self._with_acks and not self.storage.is_answering_group:
             asyncio.get_running_loop().call_soon(self.flush_acks)
-        self._with_acks.append(connection)
+        self._with_acks.append(flush)
 
     def flush_acks(self) -> None:
         """Send the collected acks, in one write per connection."""
         with_acks, self._with_acks = self._with_acks, []
-        for connection in with_acks:
-            connection.flush_acks()
+        for flush in with_acks:
+            flush()
 
     # -- back-pressure
 

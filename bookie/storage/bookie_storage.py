@@ -362,6 +362,11 @@ class BookieStorage:
         return await self._deletions.is_released(ledger_id)
 
     @property
+    def is_limbo(self) -> bool:
+        """Whether stored data may have been lost: an entry not found is UNKNOWN (rule 2.4)."""
+        return self._index.is_limbo
+
+    @property
     def writability(self) -> Writability:
         """Reasons to refuse ordinary adds, or for uncertain negatives."""
         return self._upkeep.writability

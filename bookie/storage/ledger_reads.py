@@ -50,7 +50,7 @@ class LedgerReads:
     def _lac_snapshot(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         refusal = self._admission.refuse(ledger_id, master_key)
         if refusal is None and ledger_id not in self._ledgers.states:
-            refusal = replica_state.negative(None, is_limbo=self._reader.is_limbo)
+            refusal = replica_state.negative(None, is_limbo=self._index.is_limbo)
         return self.snapshot(ledger_id, refusal or Status.OK)
 
     async def access_of(self, ledger_id: LedgerId) -> AccessResult:
@@ -63,7 +63,7 @@ class LedgerReads:
         state = self._ledgers.states.get(ledger_id)
         refusal = self._admission.refuse(ledger_id, None)
         if refusal is not None or state is None:
-            negative = replica_state.negative(None, is_limbo=self._reader.is_limbo)
+            negative = replica_state.negative(None, is_limbo=self._index.is_limbo)
             return AccessResult(refusal or negative, None)
         return AccessResult(Status.OK, state.master_key)
 
@@ -210,7 +210,7 @@ class LedgerReads:
         refusal = refuse()
         state = self._ledgers.states.get(ledger_id)
         if refusal is not None or state is None:
-            return refusal or replica_state.negative(None, is_limbo=self._reader.is_limbo)
+            return refusal or replica_state.negative(None, is_limbo=self._index.is_limbo)
         state.use_count += 1
         state.was_used = True
         return state

@@ -73,7 +73,6 @@ class StorageReader:
         """`bad`: gets the damaged ranges that are found. `drops_cached`: what is read from the disk
         does not stay in the system's page cache.
         """
-        self.is_limbo = False
         self.bad = bad
         self.entries_read = 0
         self.bytes_read = 0
@@ -202,7 +201,7 @@ class StorageReader:
             raise DamagedRecordError(f"a run of segment {segment} that ends at {position}")
 
     def _negative(self, state: ReplicaState) -> Status:
-        return replica_state.negative(state, is_limbo=self.is_limbo)
+        return replica_state.negative(state, is_limbo=self._index.is_limbo)
 
     def _result(
         self, state: ReplicaState, status: Status, next_entry_id: int, batches: tuple[Buffer, ...]

@@ -20,7 +20,6 @@ from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
 from bookie.files.disk import Disk, DiskSpace
 from bookie.index.index import Index
-from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
 from bookie.log import records
 from bookie.log.log import Log
 from bookie.log.reserve import Reserve
@@ -121,16 +120,15 @@ class Upkeep:
         self._pressed = asyncio.Event()
         self._measure_now = asyncio.Event()
         self._clean_now = asyncio.Event()
-        parts.reader.is_limbo = bool(parts.index.meta.flags & FLAG_LIMBO)
-        if parts.reader.is_limbo:
+        if parts.index.is_limbo:
             self.writability.begin(Reason.LIMBO, limbo_text)
-        if self.may_have_lost_fences:
+        if parts.index.may_have_lost_fences:
             self.writability.begin(Reason.FENCES_LOST, limbo_text)
 
     @property
     def may_have_lost_fences(self) -> bool:
         """Whether a ledger never seen here may have been fenced in lost data (rule 2.4)."""
-        return bool(self._parts.index.meta.flags & FLAG_FENCES_LOST)
+        return self._index.may_have_lost_fences
 
     @property
     def is_writable(self) -> bool:
@@ -295,7 +293,7 @@ class Upkeep:
             disk_total_bytes=self._watch.space.total_bytes,
             disk_free_bytes=self._watch.space.free_bytes,
             is_writable=self.is_writable,
-            is_limbo=parts.reader.is_limbo,
+            is_limbo=parts.index.is_limbo,
         )
 
     def _replayed_bytes(self) -> int:

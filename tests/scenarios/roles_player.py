@@ -33,6 +33,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.server.access import AuthorizerMode, LedgerAuthorizer, RoleOptions, ServerAccess
 from bookie.server.client_logins import LoginMode, make_logins
+from bookie.server.connection import follow_grants
 from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.wire import messages as m
@@ -142,7 +143,7 @@ class _Bookie:
             for name in USERS:
                 await users.add(name, [new_credential(SCRAM, PASSWORD, self._roles.rng)])
             await self._logins.start()
-        return asyncio.get_running_loop().create_task(self._context.follow_grants())
+        return asyncio.get_running_loop().create_task(follow_grants(self._context))
 
     async def end(self) -> None:
         self._faults.is_away = False

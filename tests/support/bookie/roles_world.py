@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 from bookie.server.access import AuthorizerMode
+from bookie.server.connection import follow_grants
 from bookie.wire.messages import HelloReply
 from metadata.cancelling import cancel_and_wait
 from metadata.ledgers.chain import CHAIN_NAME
@@ -52,7 +53,7 @@ async def world_of(mode: AuthorizerMode) -> AsyncIterator[World]:
     await roles.authorizer.start()
     limits = replace(LIMITS, hello_deadline_s=60, attached_ledgers_max=1_000)
     served = await serve(limits, roles.authorizer)
-    following = asyncio.get_running_loop().create_task(served.context.follow_grants())
+    following = asyncio.get_running_loop().create_task(follow_grants(served.context))
     world = World(faults, roles, served)
     yield world
     faults.is_away = False
