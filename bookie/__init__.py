@@ -8,6 +8,7 @@ Leaves replication to `ledger_client`.
 - `options`: options of one bookie, with defaults and bounds.
 - `several_options`: options of several bookies of one machine, from one file.
 - `config`: limits of the storage, each with its unit.
+- `queued_adds`: account of the bytes of adds that wait, and its limits.
 - `errors`: what can go wrong inside a bookie.
 - `files/`: disk and key-value store.
 - `log/`: write-ahead log.

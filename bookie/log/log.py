@@ -32,6 +32,7 @@ from bookie.files.disk import Buffer, Disk, File
 from bookie.log import records
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import DIRECTORY, Segment, Segments
+from bookie.queued_adds import QueuedAdds
 from quire.server.latency import BOUNDS_S, LatencyCounts
 from quire.tracing import spans as tracing
 
@@ -145,7 +146,8 @@ class Log:
     ) -> None:
         self.durable_lsn = end_lsn
         """All records below it are durable."""
-        self.queued_bytes = 0
+        self.queued = QueuedAdds(config.queue_bytes_max)
+        """Account of the bookie's adds; all of its queues use this one."""
         self.sync_count = 0
         self.written_bytes = 0
         self.sync_latency = LatencyCounts(BOUNDS_S)
@@ -182,7 +184,7 @@ class Log:
             raise StorageClosedError
         self._queue.append(LogItem(kind, body, context))
         self._appended_count += 1
-        self.queued_bytes += len(body) + ITEM_OVERHEAD_BYTES
+        self.queued.log_bytes += len(body) + ITEM_OVERHEAD_BYTES
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
@@ -235,7 +237,7 @@ class Log:
 
     def _gather(self) -> list[LogItem]:
         if (
-            self.queued_bytes <= self._config.group_bytes_max
+            self.queued.log_bytes <= self._config.group_bytes_max
             and len(self._queue) <= GROUP_RECORDS_MAX
         ):
             return self._take_all()
@@ -375,9 +377,8 @@ class Log:
 
     def _answer(self, group: list[LogItem], error: BookieError | None) -> None:
         self._answered_count += len(group)
-        self.queued_bytes -= sum([len(item.body) for item in group]) + ITEM_OVERHEAD_BYTES * len(
-            group
-        )
+        size = sum([len(item.body) for item in group])
+        self.queued.log_bytes -= size + ITEM_OVERHEAD_BYTES * len(group)
         if group:
             self._on_group(group, error)
         while self._waiters and self._waiters[0][0] <= self._answered_count:

@@ -270,8 +270,6 @@ class LedgerAuthorizer:
         self._super_users = frozenset(options.super_users)
         self._facts: dict[LedgerId, LedgerFacts] = {}
         self._reads = FairQueue(READS_AT_ONCE_MAX, READS_OF_PRINCIPAL_MAX, READS_WAITING_MAX)
-        self.waiting_bytes = 0
-        """Bytes of adds that wait until the rights of their clients are known."""
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._cancel = grants.on_change(self._note_change)

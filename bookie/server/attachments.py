@@ -4,9 +4,9 @@ Leaves the rights to `bookie.server.access`, and requests to `bookie.server.conn
 
 Invariants: without an authorizer, and for an exempt client, an attached ledger has every right at
 once; otherwise its requests wait until the rights are known, in the order of their arrival, at most
-WAITING_MAX of a connection and WAITING_BYTES_MAX of the bookie; a failed read decides nothing, and
-the next request begins another one; ledgers whose facts are known never wait; a read runs only for
-a ledger that requests wait for, at most READS_MAX of a connection at a time: an attached ledger
+WAITING_MAX of a connection and UNDECIDED_BYTES_MAX of the bookie; a failed read decides nothing,
+and the next request begins another one; ledgers whose facts are known never wait; a read runs only
+for a ledger that requests wait for, at most READS_MAX of a connection at a time: an attached ledger
 that is not used costs no read, and one that waits for its read no task.
 
 Source: protocol rules 12.4 and 12.5; docs/decisions/0016-roles-from-the-owner.md.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from bookie.queued_adds import UNDECIDED_BYTES_MAX, QueuedAdds
 from bookie.server.access import (
     EVERY_BIT,
     READ_BIT,
@@ -31,8 +32,6 @@ from metadata.security.ledger_roles import LedgerFacts
 
 WAITING_MAX: Final = 1_024
 """Maximum number of requests of a connection that wait for rights."""
-WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Maximum bytes of adds that wait for rights, of all connections."""
 READS_MAX: Final = 16
 """Maximum number of reads of facts that run for a connection."""
 RIGHTS_PER_SLICE: Final = 1_000
@@ -76,6 +75,7 @@ class Attachments:
     """Attached ledgers of one connection."""
 
     _authorizer: LedgerAuthorizer | None
+    _queued: QueuedAdds
     principal: str = ""
     """Principal of the client; empty if it proved none."""
     is_exempt: bool = True
@@ -121,13 +121,12 @@ class Attachments:
         if not attachment.is_undecided:
             call()
             return True
-        authorizer = self._authorizer
-        assert authorizer is not None, "without an authorizer nothing is undecided"
+        assert self._authorizer is not None, "without an authorizer nothing is undecided"
         is_full = self._waiting_count >= WAITING_MAX
-        if is_full or authorizer.waiting_bytes + size > WAITING_BYTES_MAX:
+        if is_full or self._queued.undecided_bytes + size > UNDECIDED_BYTES_MAX:
             return False
         self._waiting_count += 1
-        authorizer.waiting_bytes += size
+        self._queued.undecided_bytes += size
         if attachment.waiting is None:
             attachment.waiting = [(call, size)]
             end_s = asyncio.get_running_loop().time() + READ_S_MAX
@@ -219,6 +218,5 @@ class Attachments:
             call()
 
     def _free(self, size: int) -> None:
-        assert self._authorizer is not None, "requests wait for its answers"
         self._waiting_count -= 1
-        self._authorizer.waiting_bytes -= size
+        self._queued.undecided_bytes -= size

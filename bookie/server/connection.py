@@ -80,7 +80,7 @@ class ClientConnection(ServerConnection):
         self._principal = ""
         self._role: Principal | None = None  # what the hello's credentials prove
         self._may_use_ledgers = False
-        self._attachments = Attachments(context.authorizer)
+        self._attachments = Attachments(context.authorizer, context.storage.queued)
         self._acks: list[tuple[int, Status]] = []
         self._acks_asked: dict[_Asked, int] = {}  # their number
         self._adds_pending = 0

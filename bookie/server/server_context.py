@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
+from bookie.queued_adds import HELD_BYTES_MAX
 from bookie.server.access import LedgerAuthorizer, Principal, RoleOptions, ServerAccess
 from bookie.server.client_logins import LOGIN_NEEDED
 from bookie.server.client_quotas import BookieQuotas
@@ -43,11 +43,6 @@ from quire.server.overriding import override
 from quire.server.pause import Pause
 from quire.server.recent_latency import RecentLatency
 from quire.server.server_log import ServerLog
-
-HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Maximum bytes of adds that wait while their ledger may be deleted; above it, adds are answered
-UNKNOWN.
-"""
 
 
 class ServerContext(ConnectionContext):
@@ -78,8 +73,8 @@ class ServerContext(ConnectionContext):
         self._with_acks: list[Callable[[], None]] = []
         self._paused: dict[ServerConnection, None] = {}
         self._waiting_for_room: asyncio.Task[None] | None = None
-        self._held: dict[LedgerId, list[Callable[[], None]]] = {}
-        self._held_bytes = 0
+        self._held: dict[LedgerId, list[tuple[int, Callable[[], None]]]] = {}
+        """Adds that wait, with their bytes."""
         self.limit_clients(QuotaSet(), RoleOptions())
         storage.on_group_durable(self.flush_acks)
 
@@ -190,12 +185,15 @@ class ServerContext(ConnectionContext):
         held = self._held.get(batch.header.ledger_id) if self._held else None
         if held is None:
             self.storage.add(batch, recovery=recovery, master_key=master_key, done=done)
-        elif self._held_bytes + len(batch.data) > HELD_BYTES_MAX:
+            return
+        size, queued = len(batch.data), self.storage.queued
+        if queued.held_bytes + size > HELD_BYTES_MAX:
             done(Status.UNKNOWN)
-        else:
-            self._held_bytes += len(batch.data)
-            add = self.storage.add
-            held.append(partial(add, batch, recovery=recovery, master_key=master_key, done=done))
+            return
+        queued.held_bytes += size
+        add = self.storage.add
+        call = partial(add, batch, recovery=recovery, master_key=master_key, done=done)
+        held.append((size, call))
 
     @contextmanager
     def hold(self, ledger_id: LedgerId) -> Iterator[None]:
@@ -205,10 +203,9 @@ class ServerContext(ConnectionContext):
         try:
             yield
         finally:
-            for add in self._held.pop(ledger_id):
+            for size, add in self._held.pop(ledger_id):
+                self.storage.queued.held_bytes -= size
                 add()
-            if not self._held:
-                self._held_bytes = 0
 
     def note_acks(self, flush: Callable[[], None]) -> None:
         """Schedule the sending of a connection's acks by `flush`: after the group, at the latest in

@@ -18,6 +18,7 @@ from bookie.index import replica_state
 from bookie.log import records
 from bookie.log.log import Log
 from bookie.log.records import RecordKind
+from bookie.queued_adds import QueuedAdds
 from bookie.storage.admission import Admission
 from bookie.storage.answers import (
     LedgerSnapshot,
@@ -46,6 +47,9 @@ from quire.server.latency import LatencyCounts
 
 class BookieStorage:
     """Storage of one bookie. Call every method on the event loop that opened it."""
+
+    queued: QueuedAdds
+    """Account of the adds that wait, in the storage and before it."""
 
     def __init__(
         self,
@@ -77,7 +81,8 @@ class BookieStorage:
         )
         self._group_durable = Callbacks[()]()
         self._log = self.log = self._commits.log
-        self._cold = ColdLedgers(ledgers, index, self._wake, read_standing)
+        self.queued = self._log.queued
+        self._cold = ColdLedgers(ledgers, index, self.queued, self._wake, read_standing)
         parts = UpkeepParts(
             ledgers, self._cold, index, segments, self._log, self._reader, checker, self._recent
         )
@@ -217,16 +222,11 @@ class BookieStorage:
         return self._commits.is_answering
 
     @property
-    def queued_bytes(self) -> int:
-        """Bytes that are accepted or waiting, and not yet durable."""
-        return self._log.queued_bytes + self._overlapping.queued_bytes + self._cold.queued_bytes
-
-    @property
     def has_room(self) -> bool:
         """Whether the queue and the changes that wait for a checkpoint are below their limits. If
         not, call `wait_for_room()`.
         """
-        return self.queued_bytes < self._config.queue_bytes_max and self._upkeep.has_room
+        return self.queued.has_room and self._upkeep.has_room
 
     async def wait_for_room(self) -> None:
         """Wait until there is room or the log has failed."""
@@ -388,7 +388,7 @@ class BookieStorage:
 
     def statistics(self) -> StorageStatistics:
         """Return counters and gauges."""
-        return self._upkeep.statistics(self._commits.counts, self.queued_bytes)
+        return self._upkeep.statistics(self._commits.counts, self.queued.accepted_bytes)
 
     def latencies(self) -> dict[str, LatencyCounts]:
         """Return the durations of the log's syncs and of checkpoints, by name."""

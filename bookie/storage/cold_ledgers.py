@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 from bookie.errors import BookieError
 from bookie.index import replica_state
 from bookie.index.index import Index
+from bookie.queued_adds import QueuedAdds
 from bookie.storage.horizon import Standing, StandingReader
 from bookie.storage.ledgers import Ledgers
 from metadata.errors import MetadataError
@@ -56,16 +57,17 @@ class ColdLedgers:
         self,
         ledgers: Ledgers,
         index: Index,
+        queued: QueuedAdds,
         wake: Callable[[], None],
         read_standing: StandingReader | None,
     ) -> None:
-        """`wake` is called after each decrease of `queued_bytes`. `read_standing` reads the
-        metadata of a ledger that may have been deleted and trimmed (rule 10.3).
+        """`wake` is called after each decrease of the bytes that wait. `read_standing` reads
+        the metadata of a ledger that may have been deleted and trimmed (rule 10.3).
         """
-        self.queued_bytes = 0
         self.failure: BookieError | None = None
         """Error of the index: after it, no ledger can be looked up."""
         self._ledgers = ledgers
+        self._queued = queued
         self._index = index
         self._wake = wake
         self._read_standing = read_standing
@@ -89,7 +91,7 @@ class ColdLedgers:
         ledger.
         """
         size += WAITING_OVERHEAD_BYTES
-        self.queued_bytes += size
+        self._queued.cold_bytes += size
         self._waiting.setdefault(ledger_id, []).append(_Deferred(call, size, stores=stores))
         if self._task is None:
             self._task = asyncio.create_task(self._load())
@@ -172,7 +174,7 @@ class ColdLedgers:
 
     def _run_requests(self, ledger_id: int) -> None:
         for deferred in self._waiting.pop(ledger_id):
-            self.queued_bytes -= deferred.size
+            self._queued.cold_bytes -= deferred.size
             try:
                 deferred.call()
             except Exception as error:  # noqa: BLE001 - the other requests must run

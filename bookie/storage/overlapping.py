@@ -64,8 +64,8 @@ class OverlappingAdds:
         recent: RecentEntries,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called after each decrease of `queued_bytes`."""
-        self.queued_bytes = 0
+        """`wake` is called after each decrease of the bytes that are compared."""
+        self._queued = log.queued
         self._log = log
         self._index = index
         self._reader = reader
@@ -88,7 +88,7 @@ class OverlappingAdds:
             return
         number = self._task_count
         self._task_count += 1
-        self.queued_bytes += len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
+        self._queued.compared_bytes += len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
         add.state.use_count += 1
         self._tasks[number] = asyncio.create_task(self._run(number, add))
 
@@ -108,7 +108,7 @@ class OverlappingAdds:
             if not isinstance(error, BookieError):
                 raise
         finally:
-            self.queued_bytes -= len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
+            self._queued.compared_bytes -= len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
             add.state.use_count -= 1
             del self._tasks[number]
             if not self._tasks:

@@ -18,6 +18,7 @@ from bookie.index.replica_state import ReplicaState
 from bookie.log import records
 from bookie.log.log import LogItem
 from bookie.log.records import ADDS, Record, RecordHeader, RecordKind
+from bookie.queued_adds import QueuedAdds
 from bookie.storage.admission import Admission
 from bookie.storage.answers import ReadResult
 from bookie.storage.bad_ranges import BadRanges
@@ -156,7 +157,9 @@ class _Parts:
             may_have_lost_fences=bookie.is_in_limbo,
             takes_recovery_adds=True,
         )
-        cold = storage._cold = ColdLedgers(ledgers, parts, lambda: None, None)
+        cold = storage._cold = ColdLedgers(
+            ledgers, parts, QueuedAdds(accepted_bytes_max=1), lambda: None, None
+        )
         admission = storage._admission = Admission(
             ledgers, cold, cast("Any", self.log), writability
         )

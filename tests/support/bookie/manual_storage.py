@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 from bookie.files.disk import DiskSpace
+from bookie.queued_adds import QueuedAdds
 from bookie.storage.answers import (
     AccessResult,
     EntryRangesResult,
@@ -48,6 +49,7 @@ class ManualStorage(BookieStorage, LedgerReads):
 
     def __init__(self) -> None:  # the real one is made by `open`
         self.reads = self
+        self.queued = QueuedAdds(accepted_bytes_max=1)
         self.commits_by_itself = True
         self.room = asyncio.Event()
         self.room.set()
@@ -145,11 +147,6 @@ class ManualStorage(BookieStorage, LedgerReads):
     @override
     def is_answering_group(self) -> bool:
         return self._is_answering
-
-    @property
-    @override
-    def queued_bytes(self) -> int:
-        return len(self._pending)
 
     @property
     @override

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from bookie.server import server_context
 from bookie.server.connection import ClientConnection
 from bookie.wire.entries import Entries
 from bookie.wire.frames import Frame, FrameKind, frame_header
@@ -305,6 +306,21 @@ async def test_adds_to_a_held_ledger_are_stored_only_afterwards(served: RunningS
         assert served.storage.add_count == 1
         await served.storage.delete_ledger(ONE)
     assert [await client.ack(each) for each in held] == [Status.DELETED] * 2
+    await client.close()
+
+
+async def test_held_adds_are_bounded_and_free_their_bytes_with_their_ledger(
+    served: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_context, "HELD_BYTES_MAX", len(batch_of(1, 0)))
+    client = await served.client(1, 2)
+    with served.context.hold(LedgerId(2)):
+        with served.context.hold(ONE):
+            held = client.send_add(batch_of(1, 0))
+            await until(lambda: served.storage.queued.held_bytes > 0)
+            assert await client.add(batch_of(2, 0)) is Status.UNKNOWN, "no room"
+        assert await client.ack(held) is Status.OK
+        assert served.storage.queued.held_bytes == 0
     await client.close()
 
 

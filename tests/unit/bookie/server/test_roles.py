@@ -216,14 +216,14 @@ async def test_requests_wait_for_the_rights_in_order(world: World) -> None:
     client = await world.client(ALICE, 7)
     adds = [client.send_add(batch_of(7, each)) for each in range(3)]
     lac = client.send_request(ReadLac(SEVEN, fence=False))
-    await until(lambda: world.roles.authorizer.waiting_bytes > 0)
+    await until(lambda: world.served.context.storage.queued.undecided_bytes > 0)
     assert world.served.storage.add_count == 0
     world.faults.is_away = False
     assert [await client.ack(each) for each in adds] == [Status.OK] * 3
     reply = await client.answer(lac)
     assert isinstance(reply, LacReply)
     assert reply.status is Status.OK
-    assert world.roles.authorizer.waiting_bytes == 0
+    assert world.served.context.storage.queued.undecided_bytes == 0
 
 
 async def test_attached_ledgers_go_on_while_the_metadata_service_is_away(
@@ -276,12 +276,12 @@ async def test_waiting_bytes_are_bounded_and_freed_with_the_connection(
     world.faults.is_away = True
     client, other = await world.client(ALICE, 7), await world.client(ALICE, 7)
     size = len(batch_of(7, 0))
-    monkeypatch.setattr(attachments, "WAITING_BYTES_MAX", size)
+    monkeypatch.setattr(attachments, "UNDECIDED_BYTES_MAX", size)
     client.send_add(batch_of(7, 0))
-    await until(lambda: world.roles.authorizer.waiting_bytes == size)
+    await until(lambda: world.served.context.storage.queued.undecided_bytes == size)
     assert await other.add(batch_of(7, 0)) is Status.UNKNOWN
     client.abort()
-    await until(lambda: world.roles.authorizer.waiting_bytes == 0)
+    await until(lambda: world.served.context.storage.queued.undecided_bytes == 0)
 
 
 async def test_an_attached_ledger_that_is_not_used_is_not_read(world: World) -> None:
@@ -348,7 +348,7 @@ async def test_a_closing_bookie_refuses_what_waits(world: World) -> None:
     client = await world.client(ALICE, 7)
     add = client.send_add(batch_of(7, 0))
     client.send_request(DetachLedger(SEVEN))
-    await until(lambda: world.roles.authorizer.waiting_bytes > 0)
+    await until(lambda: world.served.context.storage.queued.undecided_bytes > 0)
     closing = asyncio.get_running_loop().create_task(world.served.server.close())
     assert await client.ack(add) is Status.CLOSING
     await closing

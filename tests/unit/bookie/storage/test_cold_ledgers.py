@@ -114,7 +114,7 @@ def test_requests_for_a_cold_ledger_keep_their_order() -> None:
             make_run(ledger_id, 3, 1), recovery=False, master_key=KEY, done=note("first").set_result
         )
         storage.report_lac(ledger_id, EntryId(2), KEY, note("lac").set_result)
-        assert storage.queued_bytes > 0
+        assert storage.queued.accepted_bytes > 0
         fence = asyncio.create_task(storage.fence(ledger_id, KEY))
         await until(lambda: len(storage._cold._waiting[ledger_id]) == 3)
         storage.add(
@@ -125,7 +125,7 @@ def test_requests_for_a_cold_ledger_keep_their_order() -> None:
         assert (snapshot.lac, snapshot.highest_entry_id, snapshot.fenced) == (2, 3, True)
         await asyncio.sleep(1)
         assert dict(answers) == {"first": Status.OK, "lac": Status.OK, "late": Status.FENCED}
-        assert storage.queued_bytes == 0
+        assert storage.queued.accepted_bytes == 0
         await storage.close()
 
     run_simulation(main, 1)

@@ -133,7 +133,7 @@ def test_silent_metadata_service_gives_unknown_and_delays_no_other_ledger() -> N
         assert await adding is Status.UNKNOWN
         metadata.is_silent, metadata.is_down = False, True
         assert await add(storage, make_run(1, 0, 1)) is Status.UNKNOWN
-        assert storage.queued_bytes == 0
+        assert storage.queued.accepted_bytes == 0
         await storage.close()
 
     run_simulation(main, 1)

@@ -8,6 +8,7 @@ import pytest
 
 from bookie.errors import DiskFailedError
 from bookie.index.replica_state import ReplicaState
+from bookie.queued_adds import QueuedAdds
 from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.overlapping import (
     COMPARISON_OVERHEAD_BYTES,
@@ -49,6 +50,7 @@ class Storage:
         self.state.accepted_highest = 99
         self.bad = BadRanges()
         self.recent = RecentEntries(1 << 20)
+        self.queued = QueuedAdds(1 << 20)
         self.adds = OverlappingAdds(
             cast("Log", self),
             cast("Index", self),
@@ -117,7 +119,7 @@ class Storage:
             await self.adds.settle()
 
         asyncio.run(within(run()))
-        assert self.adds.queued_bytes == 0
+        assert self.queued.accepted_bytes == 0
         assert self.state.use_count == 0
         return self.answers
 
@@ -270,7 +272,7 @@ def test_a_failure_that_is_no_refusal_is_raised_after_the_answer() -> None:
     (found,) = asyncio.run(run())
     assert isinstance(found, ZeroDivisionError)
     assert storage.answers == [Status.UNKNOWN]
-    assert (storage.adds.queued_bytes, storage.state.use_count) == (0, 0)
+    assert (storage.queued.accepted_bytes, storage.state.use_count) == (0, 0)
 
 
 def test_comparisons_of_a_ledger_wait_for_each_other_and_count() -> None:
@@ -282,14 +284,14 @@ def test_comparisons_of_a_ledger_wait_for_each_other_and_count() -> None:
             storage.add(batch)
         assert storage.state.use_count == 3
         whole = sum(len(batch.data) + COMPARISON_OVERHEAD_BYTES for batch in batches)
-        assert storage.adds.queued_bytes == whole
+        assert storage.queued.accepted_bytes == whole
         storage.before_answer = lambda: running.append(len(storage.answers))
         await storage.adds.settle()
         assert not storage.adds._locks
 
     asyncio.run(within(run()))
     assert running == [0, 1, 2], "one after another"
-    assert (storage.adds.queued_bytes, storage.state.use_count) == (0, 0)
+    assert (storage.queued.accepted_bytes, storage.state.use_count) == (0, 0)
     assert storage.woken == 3
 
 

@@ -323,7 +323,7 @@ def test_room_is_freed() -> None:
         waiting = asyncio.create_task(storage.wait_for_room())
         await asyncio.sleep(5)
         assert not waiting.done()
-        assert storage.queued_bytes >= bench.config.queue_bytes_max
+        assert storage.queued.accepted_bytes >= bench.config.queue_bytes_max
         bench.faults.paused.set()
         await waiting
         assert storage.has_room
