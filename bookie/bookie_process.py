@@ -34,10 +34,9 @@ from bookie.server.access import ServerAccess, make_authorizer
 from bookie.server.admin import BookieAdmin
 from bookie.server.client_logins import make_logins
 from bookie.server.collector import Collector, FeedExpiry
-from bookie.server.connection import follow_grants
+from bookie.server.connection import BookieServer, follow_grants
 from bookie.server.metrics import BookieMetrics
 from bookie.server.registration import Registration, describe, report_conditions
-from bookie.server.server import BookieServer
 from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters
 from bookie.storage.bookie_storage import BookieStorage

@@ -1,7 +1,6 @@
 """Network side of a bookie: connections, requests, long polls, metrics and the admin port.
 
-- `server`: listens, and limits the answers that clients have not read.
-- `connection`: one client: frames, adds and answers.
+- `connection`: the data port, and one client: frames, adds and answers.
 - `access`: who a client is, and what it may do.
 - `client_logins`: logins of clients: what all connections share.
 - `greeting`: one client from its hello to the end of its login.

@@ -1,9 +1,10 @@
-"""Connection of one client: decodes frames, passes adds to the storage, and sends answers.
+"""Data port of a bookie, and the connection of one client to it: decodes frames, passes adds to the
+storage, and sends answers.
 
 Leaves hellos and logins to `bookie.server.greeting`, attached ledgers to
 `bookie.server.attachments`, other requests for them to `bookie.server.ledger_requests`, the CRC of
 a batch and the decision to accept it to `bookie.storage.bookie_storage`, pauses and the end of a
-connection to `quire.server.connection`, listening to `bookie.server.server`.
+connection to `quire.server.connection`, deadlines and closing to `quire.server.listening`.
 
 Invariants: no request is executed before the client's hello is accepted, and its login is complete
 if one is due; a complete request is answered once, unless the connection is lost; reading pauses
@@ -58,15 +59,38 @@ from bookie.wire.messages import (
 from metadata.ids import LedgerId
 from quire.identity.principal import ANONYMOUS
 from quire.server.connection import ServerConnection
+from quire.server.listening import ListeningServer
 from quire.server.overriding import override
 from quire.server.pause import Pause
+from quire.server.tls_listening import TlsListening
 from quire.server.transport_writing import write_all
 
 _ADD: Final = FrameKind.ADD
 """Looked up once, because a look-up in an enumeration is slow."""
-
 _Asked = tuple[float, bool]
 """Arrival time of adds, and whether they are of a recovery or a repair."""
+
+
+class BookieServer(ListeningServer):
+    """Data port of one bookie. Call `start`, then `close`, once each."""
+
+    _context: ServerContext
+
+    async def start(self, host: str, port: int, tls: TlsListening | None = None) -> tuple[str, int]:
+        """Listen; return the host and port. Raises CannotListenError."""
+        address = await self._open(
+            "the bookie", host, port, lambda: ClientConnection(self._context), tls
+        )
+        await self.serve()
+        return address
+
+    @override
+    async def close(self) -> None:
+        """Accept no more requests, finish running ones within `drain_timeout_s`, and close all
+        connections.
+        """
+        await super().close()
+        self._context.stop_waiting()
 
 
 class ClientConnection(ServerConnection):

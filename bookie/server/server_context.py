@@ -1,7 +1,7 @@
 """State shared by all connections to one bookie: its storage, and waiting connections.
 
-Leaves the open connections to `quire.server.connection_context`, listening, sweeping and closing to
-`bookie.server.server`, and each connection's frames to `bookie.server.connection`.
+Leaves the open connections to `quire.server.connection_context`, and listening and each
+connection's frames to `bookie.server.connection`.
 
 Invariants: the acks of one group commit are sent in one write per connection; while a ledger is
 held, no add for it reaches the storage, and its waiting adds follow in order.

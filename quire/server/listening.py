@@ -1,8 +1,8 @@
 """Listening server: opens its addresses, checks its clients' deadlines, and closes without losing
 an answer.
 
-Leaves each connection to `quire.server.connection`, and what is served to `bookie.server.server`
-and `broker_layer.server.connections.server`.
+Leaves each connection to `quire.server.connection`, and what is served to
+`bookie.server.connection` and `broker_layer.server.connections.server`.
 """
 
 import asyncio

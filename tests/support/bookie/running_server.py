@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bookie.server.access import LedgerAuthorizer, ServerAccess
 from bookie.server.client_logins import ClientLogins
-from bookie.server.server import BookieServer
+from bookie.server.connection import BookieServer
 from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters, ServerLimits
 from metadata.ids import BookieId
