@@ -48,9 +48,8 @@ from quire.operate.as_json import (
 from quire.operate.fields import Json, Row
 
 if TYPE_CHECKING:
-    from ledger_client.handle import AwaitableHandle
-
     from ledger_client import LedgerWriter
+    from ledger_client.handle import AwaitableHandle
 
 UNREADABLE: Final = "unreadable"
 """State, in lists, of a ledger whose record this release cannot read."""
