@@ -216,6 +216,7 @@ __all__ = [
     "refuse_api_versions",
     "refuse_software_name",
     "request_class",
+    "response_class",
     "warm_up",
 ]
 
@@ -297,6 +298,11 @@ _DAMAGE: Final = (ValueError, IndexError, struct.error)
 def request_class(api_key: ApiKey) -> type[ApiMessage]:
     """Return the class of an API's requests; Produce and Fetch have none."""
     return _MESSAGES[api_key][0]
+
+
+def response_class(api_key: ApiKey) -> type[ApiMessage]:
+    """Return the class of an API's answers; Produce and Fetch have none."""
+    return _MESSAGES[api_key][1]
 
 
 def decode_request(api_key: ApiKey, version: int, data: bytes | memoryview) -> ApiMessage:

@@ -19,6 +19,8 @@ PRODUCE_VERSION_MIN: Final = 3
 """The first version of Produce with record batches of magic 2."""
 HANDSHAKE_VERSION_MIN: Final = 1
 """The first version of SaslHandshake after which tokens come in SaslAuthenticate."""
+BROKERS_ASK_FROM: Final = 4
+"""First version of AddPartitionsToTxn that brokers send (KIP-890)."""
 FETCH_TOPIC_ID_VERSION: Final = 13
 """The first version of Fetch that names topics by their ids."""
 

@@ -10,5 +10,5 @@
 - `authorizer`: decisions for clients, with super users and a cache.
 - `audited_handlers`: audit lines about requests that change a cluster.
 - `rights`: what one client may do.
-- `guards/`: checks of each API before its handler.
+- `guards`: what each API needs, and what a refused part of a request answers.
 """

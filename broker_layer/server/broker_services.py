@@ -12,7 +12,7 @@ from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.audited_handlers import audited
 from broker_layer.security.authorizer import Authorizer
-from broker_layer.security.guards.guarded_handlers import guarded
+from broker_layer.security.guards import guarded
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.counters import BrokerCounters

@@ -25,7 +25,7 @@ from broker_layer.kafka.messages import (
     refuse_software_name,
 )
 from broker_layer.kafka.quota_messages import note_throttle
-from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.kafka.versions import ADVERTISED, BROKERS_ASK_FROM, ApiKey
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Buffer, Exchange, RawHandler
 from broker_layer.server.quotas.client_quotas import ClientQuotas
@@ -53,8 +53,6 @@ LOGIN_REFUSALS: Final[Mapping[int, ApiMessage]] = {
 SOFTWARE_NAMED_FROM: Final = 3
 """First version of ApiVersions with the name of the client's software (KIP-511)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-BROKERS_ASK_FROM: Final = 4
-"""First version of AddPartitionsToTxn that brokers send (KIP-890)."""
 
 
 class Dispatcher:

@@ -11,7 +11,7 @@ from broker_layer.kafka.messages import (
     FindCoordinatorRequest,
 )
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.security.guards.guarded_handlers import GUARDS, UNGUARDED
+from broker_layer.security.guards import GUARDS, UNGUARDED
 from tests.support.broker_layer.asking import topic
 from tests.support.broker_layer.authorization_case import ON_CLUSTER, Case
 from tests.support.broker_layer.authorized_broker import (
