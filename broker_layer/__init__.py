@@ -4,7 +4,6 @@ Leaves replication and durability of records to `ledger_client`. `TopicLog` is t
 partition. Brokers serve it; other programs can use it in their own process.
 
 - `broker_process`: one broker, put together from its store, client and options.
-- `broker_parts`: parts of one broker.
 - `main`: a broker as a process; the only place that builds a real store and rng.
 - `options`: options of one broker, with defaults and bounds.
 - `handlers`: what a family of APIs gives to the dispatcher.

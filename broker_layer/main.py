@@ -14,8 +14,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from broker_layer.broker_parts import BrokerEnvironment, client_config
-from broker_layer.broker_process import BrokerAddresses, BrokerProcess
+from broker_layer.broker_process import (
+    BrokerAddresses,
+    BrokerEnvironment,
+    BrokerProcess,
+    client_config,
+)
 from broker_layer.options import BrokerOptions, listener_for_brokers
 from broker_layer.peer import PeerAccess
 from ledger_client import LedgerClient

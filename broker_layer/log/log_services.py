@@ -1,6 +1,6 @@
 """Services shared by all logs of one broker: ledger client, lists of ledgers, clock and memory.
 
-Leaves building them to `broker_parts`.
+Leaves building them to `broker_process`.
 """
 
 from collections import deque

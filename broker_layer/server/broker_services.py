@@ -1,6 +1,6 @@
 """Assembly of the services that answer requests.
 
-Leaves building the logs and coordinators to `broker_parts`, and sockets to `connections.server`.
+Leaves building the logs and coordinators to `broker_process`, and sockets to `connections.server`.
 """
 
 from collections.abc import Callable, Mapping

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from broker_layer.broker_parts import BrokerEnvironment
-from broker_layer.broker_process import BrokerAddresses, BrokerProcess
+from broker_layer.broker_process import BrokerAddresses, BrokerEnvironment, BrokerProcess
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
 from ledger_client import LedgerClient

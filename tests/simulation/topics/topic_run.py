@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
-from broker_layer import broker_parts, broker_process
+from broker_layer import broker_process
 from broker_layer.control import partition_opener
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.groups.config import GroupsConfig
@@ -83,7 +83,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
 @contextmanager
 def _hastened(plan: TopicsPlan) -> Iterator[None]:
     """Make brokers do within seconds what they do within minutes, and fill small ledgers."""
-    original, original_groups = broker_parts.control_config, broker_parts.groups_config
+    original, original_groups = broker_process.control_config, broker_process.groups_config
 
     def config(options: BrokerOptions) -> ControlConfig:
         return replace(
@@ -110,8 +110,8 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
         return replace(found, segment_bytes=size)
 
     with (
-        patch.object(broker_parts, "control_config", config),
-        patch.object(broker_parts, "groups_config", lively),
+        patch.object(broker_process, "control_config", config),
+        patch.object(broker_process, "groups_config", lively),
         patch.object(broker_process, "_warm_up", _warm),
         patch.object(partition_opener, "log_config", small),
     ):

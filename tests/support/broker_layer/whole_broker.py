@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
-from broker_layer.broker_parts import BrokerEnvironment, client_config
-from broker_layer.broker_process import BrokerProcess
+from broker_layer.broker_process import BrokerEnvironment, BrokerProcess, client_config
 from broker_layer.options import BrokerOptions
 from metadata.registry.cluster import ensure_cluster
 from metadata.store.memory import MemoryMetadataStore
