@@ -20,7 +20,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.runner import Bench, run
-from broker_layer.kafka.login_messages import (
+from broker_layer.kafka.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

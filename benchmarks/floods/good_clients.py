@@ -19,7 +19,7 @@ from benchmarks.floods.gateway_floods import gateway_session
 from benchmarks.floods.kinds import FloodKind
 from benchmarks.measures import arrivals
 from benchmarks.processes import host_and_port
-from broker_layer.kafka.login_messages import SaslHandshakeRequest, SaslHandshakeResponse
+from broker_layer.kafka.messages import SaslHandshakeRequest, SaslHandshakeResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.peer_login import ask
 from ledger_client import ClientConfig, LedgerClient, LedgerError

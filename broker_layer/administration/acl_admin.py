@@ -16,7 +16,9 @@ from typing import Final, TypeVar
 from broker_layer.control.topic_changes import translated
 from broker_layer.errors import TopicError
 from broker_layer.handlers import Handler
-from broker_layer.kafka.acl_messages import (
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsRequest,
@@ -24,8 +26,6 @@ from broker_layer.kafka.acl_messages import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns

@@ -31,8 +31,8 @@ from broker_layer.kafka.messages import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    note_throttle,
 )
-from broker_layer.kafka.quota_messages import note_throttle
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from metadata.security.quota_set import QuotaSet

@@ -3,9 +3,6 @@
 - `versions`: APIs and their versions that brokers serve.
 - `frames`: headers of requests and responses.
 - `messages`: messages by kafka-python, made safe.
-- `acl_messages`: messages of access control lists.
-- `login_messages`: messages of logins.
-- `quota_messages`: messages of quotas.
 - `consumer_group_messages`: messages of KIP-848, which kafka-python lacks.
 - `assignment_messages`: the assignment of a member of a classic group of consumers.
 - `schema_guard`: check of counts and sizes before a library decodes a message.

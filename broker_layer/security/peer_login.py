@@ -18,13 +18,15 @@ from typing import Final, TypeVar
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
-from broker_layer.kafka.login_messages import (
+from broker_layer.kafka.messages import (
+    ApiMessage,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+    decode_response,
+    encode_request,
 )
-from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import ApiKey
 from quire.identity.errors import SaslError
 from quire.identity.sasl.mechanism import Mechanism, run_at_once

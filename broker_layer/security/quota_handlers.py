@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from broker_layer.handlers import Handler
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.messages import ApiMessage
-from broker_layer.kafka.quota_messages import (
+from broker_layer.kafka.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    ApiMessage,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )

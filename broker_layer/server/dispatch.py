@@ -13,18 +13,19 @@ from typing import Final
 
 from broker_layer.handlers import Handler
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.login_messages import SaslAuthenticateResponse, SaslHandshakeResponse
 from broker_layer.kafka.messages import (
     ApiMessage,
     ApiVersionsRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
     answer_pieces,
     api_versions_response,
     decode_request,
     encode_response,
+    note_throttle,
     refuse_api_versions,
     refuse_software_name,
 )
-from broker_layer.kafka.quota_messages import note_throttle
 from broker_layer.kafka.versions import ADVERTISED, BROKERS_ASK_FROM, ApiKey
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Buffer, Exchange, RawHandler

@@ -1,18 +1,48 @@
 """Tools that the services of requests share.
 
 Leaves building it to `broker_services`.
+MERGED
+The current leader in errors for clients that use the wrong broker (KIP-951).
+
+Leaves the knowledge of leaders to `control.cluster_view`.
+
+Invariant: a broker is described as in Metadata, including its rack. Java's consumer treats one
+broker with two descriptions as two brokers, and sends each Fetch of a session twice, without need.
+MERGED
+Rights of the clients of requests that raw handlers serve.
+
+Leaves the decisions to `broker_layer.security`, and other requests to its guards.
+MERGED
+Check of a client's leader epoch (KIP-320).
+
+Leaves the answer to the services of Fetch and offsets.
+MERGED
+Log lines for the operator about records that cannot be read.
+
+Leaves the answer to the service of the request; clients retry.
+
+Invariant: `quire.server.server_log` limits the number of lines, however often clients retry.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.deadlines import Deadlines
-from broker_layer.server.exchange_rights import ExchangeRights
-from broker_layer.server.leader_hints import LeaderHints
 from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
+from collections.abc import Iterable
+from typing import Final
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
+from broker_layer.server.ports import ClusterNames
+from broker_layer.security.authorizer import Authorizer
+from broker_layer.security.rights import Rights
+from broker_layer.server.exchange import Exchange
+from broker_layer.errors import TopicError
+from broker_layer.server.ports import PartitionLog
+from ledger_client.errors import EntryLostError, LedgerError
+from quire.server.server_log import ServerLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +57,95 @@ class ServiceTools:
     now: Callable[[], float]
     rights: ExchangeRights
     quotas: ClientQuotas
+
+
+HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class LeaderHints:
+    """Lookup of leaders for errors."""
+
+    def __init__(self, broker_id: int, names: ClusterNames) -> None:
+        self._broker_id = broker_id
+        self._names = names
+
+    def leader_of(self, topic: str, partition: int, error: ErrorCode) -> CurrentLeader | None:
+        """Return the leader, if the error can mean that another broker leads."""
+        if error not in HINTED:
+            return None
+        known = self._names.leader_of(topic, partition)
+        if known is None or known[0] < 0:
+            return None
+        if known[0] == self._broker_id and error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return None  # this broker will lead the partition, and does not yet
+        return CurrentLeader(*known)
+
+    def endpoints(
+        self, leaders: Iterable[CurrentLeader | None], listener: str
+    ) -> list[NodeEndpoint]:
+        """Return the addresses of leaders for clients of a listener."""
+        found: dict[int, NodeEndpoint] = {}
+        for leader in leaders:
+            if leader is None or leader.leader_id in found:
+                continue
+            address = self._names.address_of(leader.leader_id, listener)
+            if address is not None:
+                rack = self._names.rack_of(leader.leader_id)
+                found[leader.leader_id] = NodeEndpoint(leader.leader_id, *address, rack)
+        return list(found.values())
+
+
+class ExchangeRights:
+    """Rights by request; None for all without an authorizer."""
+
+    def __init__(self, authorizer: Authorizer | None = None) -> None:
+        self._authorizer = authorizer
+
+    def of(self, exchange: Exchange) -> Rights | None:
+        """Return what the client of a request may do."""
+        if self._authorizer is None:
+            return None
+        requester = exchange.requester
+        return self._authorizer.rights_of(
+            requester.principal,
+            requester.client_host,
+            requester.listener,
+            exchange.api_key,
+        )
+
+
+NO_EPOCH: Final = -1
+
+
+def check_leader_epoch(log: PartitionLog, believed: int) -> None:
+    """Check that a client knows the current leader epoch; NO_EPOCH means that it knows none.
+
+    Raises TopicError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+    """
+    if believed in (NO_EPOCH, log.leader_epoch):
+        return
+    text = (
+        f"the leader epoch is {log.leader_epoch}, not {believed}: refresh the metadata, and retry"
+    )
+    if believed < log.leader_epoch:
+        raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
+    raise TopicError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
+
+
+class UnreadableRecords:
+    """Report of records that one broker could not read."""
+
+    def __init__(self, log: ServerLog) -> None:
+        self._log = log
+
+    def note(self, topic: str, partition: int, error: TopicError) -> None:
+        """Write a line if the error means missing records; `why` names their ledger."""
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            return
+        values: dict[str, object] = {"topic": topic, "partition": partition, "why": error.text}
+        if isinstance(error.__cause__, LedgerError):
+            trim = f"quire topic trim {topic} --partition {partition} --ledger ID --yes"
+            is_lost = isinstance(error.__cause__, EntryLostError)
+            start = "start the bookies of the ledger (quire ledger show); if they are lost: "
+            values["try_next"] = trim if is_lost else start + trim
+        self._log.warning("records cannot be read", **values)

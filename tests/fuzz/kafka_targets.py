@@ -8,7 +8,7 @@ import random
 import struct
 from typing import Final
 
-from broker_layer.kafka import acl_messages, login_messages, messages, quota_messages
+from broker_layer.kafka import messages
 from broker_layer.kafka.errors import KafkaFrameError, RecordBatchError
 from broker_layer.kafka.fetch_codec import decode_fetch
 from broker_layer.kafka.frames import read_request_header
@@ -112,10 +112,6 @@ def _seal(data: bytearray, rng: random.Random) -> None:
         seal(data)
 
 
-OWNERS = (messages, login_messages, acl_messages, quota_messages)
-"""Modules of messages."""
-
-
 def request_samples() -> list[bytes]:
     """Return a request of each version of each API, without its length."""
     rng = random.Random(11)
@@ -125,8 +121,7 @@ def request_samples() -> list[bytes]:
         if api_key in (ApiKey.PRODUCE, ApiKey.FETCH):
             continue
         for version in range(served.min, served.max + 1):
-            owner = next(each for each in OWNERS if hasattr(each, f"{name}Request"))
-            message = sample(getattr(owner, f"{name}Request"), version, rng)
+            message = sample(getattr(messages, f"{name}Request"), version, rng)
             found.append(_frame(api_key, version, bytes(messages.encode_request(message, version))))
     batch = bytes(build_batch([Record(0, 0, b"k", b"v")]))
     plain = struct.pack(">hhiih1siii", -1, 1, 500, 1, 1, b"t", 1, 5, len(batch))

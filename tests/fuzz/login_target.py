@@ -23,8 +23,7 @@ from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from broker_layer.kafka.login_messages import SaslAuthenticateResponse
-from broker_layer.kafka.messages import decode_response
+from broker_layer.kafka.messages import SaslAuthenticateResponse, decode_response
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.exchange import Exchange
 from quire.identity.errors import SaslError

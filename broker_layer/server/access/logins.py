@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.login_messages import (
+from broker_layer.kafka.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+    decode_request,
+    encode_response,
 )
-from broker_layer.kafka.messages import decode_request, encode_response
 from broker_layer.kafka.versions import HANDSHAKE_VERSION_MIN, ApiKey
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange

@@ -12,8 +12,7 @@ Source: KIP-13, KIP-124, KIP-219.
 from collections.abc import Callable
 from typing import Final
 
-from broker_layer.kafka.messages import ApiMessage
-from broker_layer.kafka.quota_messages import throttle_of
+from broker_layer.kafka.messages import ApiMessage, throttle_of
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.counters import BrokerCounters

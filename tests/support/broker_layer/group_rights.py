@@ -1,18 +1,18 @@
 """Rights on groups and on the cluster, API by API."""
 
-from broker_layer.kafka.acl_messages import (
-    CreateAclsRequest,
-    DeleteAclsRequest,
-    DescribeAclsRequest,
-)
 from broker_layer.kafka.consumer_group_messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
 )
 from broker_layer.kafka.messages import (
+    AlterClientQuotasRequest,
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
     DeleteGroupsRequest,
+    DescribeAclsRequest,
+    DescribeClientQuotasRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeUserScramCredentialsRequest,
@@ -27,10 +27,6 @@ from broker_layer.kafka.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
-)
-from broker_layer.kafka.quota_messages import (
-    AlterClientQuotasRequest,
-    DescribeClientQuotasRequest,
 )
 from broker_layer.kafka.versions import ApiKey
 from tests.support.broker_layer.authorization_case import (

@@ -16,13 +16,15 @@ from typing import Any, Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from broker_layer.kafka.login_messages import (
+from broker_layer.kafka.messages import (
+    ApiMessage,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+    decode_response,
+    encode_request,
 )
-from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.versions import SERVED, ApiKey
 from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.access.logins import LoginParts, Logins

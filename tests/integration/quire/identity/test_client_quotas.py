@@ -9,7 +9,7 @@ import pytest_asyncio
 from confluent_kafka import Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_layer.kafka.quota_messages import (
+from broker_layer.kafka.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,

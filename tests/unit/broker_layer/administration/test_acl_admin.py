@@ -8,17 +8,15 @@ import pytest
 from broker_layer.administration import acl_admin
 from broker_layer.administration.acl_admin import DISABLED, ITEMS_MAX, AclAdmin
 from broker_layer.handlers import Handler
-from broker_layer.kafka.acl_messages import (
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsRequest,
     DeleteAclsResponse,
     DescribeAclsRequest,
     DescribeAclsResponse,
-)
-from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.messages import (
-    ApiMessage,
     decode_request,
     decode_response,
     encode_request,

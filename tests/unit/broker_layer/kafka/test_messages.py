@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_layer.kafka import acl_messages, login_messages, messages, quota_messages
+from broker_layer.kafka import messages
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.messages import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from broker_layer.kafka.schema_guard import Json
 
 LIBRARY_KEYS = [key for key in ApiKey if key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
-OWNERS = (messages, login_messages, acl_messages, quota_messages)
 EVERY = [
     (key, version)
     for key in LIBRARY_KEYS
@@ -49,8 +48,7 @@ EVERY = [
 
 def kinds_of(api_key: ApiKey) -> tuple[type[ApiMessage], type[ApiMessage]]:
     name = "".join(part.capitalize() for part in api_key.name.split("_"))
-    owner = next(each for each in OWNERS if hasattr(each, f"{name}Request"))
-    return getattr(owner, f"{name}Request"), getattr(owner, f"{name}Response")
+    return getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")
 
 
 def schema_versions(text: Json) -> tuple[int, int]:

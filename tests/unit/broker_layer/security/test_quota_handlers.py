@@ -11,16 +11,14 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
-)
-from broker_layer.kafka.quota_messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext

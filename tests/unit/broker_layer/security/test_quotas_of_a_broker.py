@@ -3,10 +3,11 @@
 import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.messages import ApiVersionsRequest, ApiVersionsResponse
-from broker_layer.kafka.quota_messages import (
+from broker_layer.kafka.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.login_messages import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
 from broker_layer.kafka.messages import (
     ApiMessage,
     ApiVersionsRequest,
     MetadataRequest,
     MetadataResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
     encode_request,
 )
 from broker_layer.kafka.versions import ApiKey

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.login_messages import SaslAuthenticateResponse
+from broker_layer.kafka.messages import SaslAuthenticateResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.access.logins import SESSION_MS_MAX
 from quire.identity.principal import Principal
