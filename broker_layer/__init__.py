@@ -7,7 +7,6 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `main`: a broker as a process; the only place that builds a real store and rng.
 - `options`: options of one broker, with defaults and bounds.
 - `handlers`: what a family of APIs gives to the dispatcher.
-- `request_context`: what a handler knows of a request besides its message.
 - `peer`: one connection to each other broker.
 - `peer_link`: replacing such a connection when it ends, and before its login does.
 - `peer_connection`: requests over such a connection, answered in order.

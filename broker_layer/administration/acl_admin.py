@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from broker_layer.control.topic_changes import translated
 from broker_layer.errors import TopicError
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -27,7 +27,6 @@ from broker_layer.kafka.messages import (
     DescribeAclsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.security.acl_errors import InvalidAclError, TooManyAclsError

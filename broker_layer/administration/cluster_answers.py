@@ -19,6 +19,7 @@ from broker_layer.coordinator_partitions import (
     TRANSACTION_STATE,
 )
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -31,7 +32,6 @@ from broker_layer.kafka.messages import (
     FindCoordinatorResponse,
 )
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on
 from broker_layer.turns import Turns
 from metadata.errors import MetadataError

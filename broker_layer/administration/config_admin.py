@@ -26,6 +26,7 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.topic_changes import LOOK_UPS_MAX, ConfigChange, TopicChanges
 from broker_layer.errors import TopicError, unknown_topic
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterConfigsRequest,
@@ -45,7 +46,6 @@ from broker_layer.log.settings.topic_configs import (
     kept_configs,
     list_of,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult

@@ -21,9 +21,9 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.topic_changes import translated
 from broker_layer.control.unclean_elections import unclean_since, with_unclean
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, ElectLeadersRequest, ElectLeadersResponse
-from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from broker_layer.administration.topic_admin import BY_ID_VERSION
 from broker_layer.control.cluster_view import ClusterView
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -34,7 +34,6 @@ from broker_layer.kafka.messages import (
     note_throttle,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
 from metadata.security.rates.rate_quota import RateQuota

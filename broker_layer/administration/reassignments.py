@@ -21,6 +21,7 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.shown_replicas import ReplicaView
 from broker_layer.control.topic_changes import translated
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterPartitionReassignmentsRequest,
@@ -31,7 +32,6 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.log.settings.log_config import replication_factor
 from broker_layer.log.settings.topic_configs import TopicDefaults
-from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey

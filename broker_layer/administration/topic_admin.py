@@ -28,6 +28,7 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.topic_changes import NewTopic, TopicChanges
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -39,7 +40,6 @@ from broker_layer.kafka.messages import (
     DeleteTopicsResponse,
 )
 from broker_layer.log.settings.log_config import replication_factor
-from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns
 from metadata.topics.topic import PARTITIONS_MAX, TopicRecord
 from metadata.topics.topic_names import alike

@@ -22,6 +22,7 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.shown_replicas import ReplicaView
 from broker_layer.control.topic_changes import CREATION_TIMEOUT_S, TopicChanges
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -29,7 +30,6 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
     encode_response,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import (
     Rights,
     creates_topic,

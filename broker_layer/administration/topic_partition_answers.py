@@ -17,6 +17,7 @@ from uuid import UUID
 from broker_layer.administration.topic_metadata_answers import MetadataAnswers
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.topic_changes import TopicChanges
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -24,7 +25,6 @@ from broker_layer.kafka.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on, seen_topics
 from broker_layer.turns import Turns
 from metadata.security.acls import Operation, ResourceType

@@ -13,6 +13,7 @@ from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.values import GroupState
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -23,7 +24,6 @@ from broker_layer.kafka.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on
 from broker_layer.turns import Turns, slices
 from metadata.security.acls import ResourceType

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from quire.server.audit_log import AuditLog
 
 NAMES_MAX: Final = 20

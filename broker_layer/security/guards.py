@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, response_class
 from broker_layer.kafka.versions import BROKERS_ASK_FROM, ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.rights import (
     NOT_AUTHORIZED,

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterClientQuotasRequest,
@@ -25,7 +25,6 @@ from broker_layer.kafka.messages import (
     DescribeClientQuotasResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.security.quota_filters import filter_of
 from metadata.errors import MetadataError, OutcomeUnknownError, StoreUnavailableError
 from metadata.security.errors import InvalidQuotaError, TooManyQuotasError

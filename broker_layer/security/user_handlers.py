@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from broker_layer.errors import TopicError
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterUserScramCredentialsRequest,
@@ -28,7 +28,6 @@ from broker_layer.kafka.messages import (
     DescribeUserScramCredentialsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from metadata.errors import MetadataError, OutcomeUnknownError, StoreUnavailableError
 from metadata.security.errors import (
     CredentialNotFoundError,

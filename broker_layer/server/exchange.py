@@ -9,8 +9,8 @@ are ignored.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.frames import RequestHeader, response_frame
-from broker_layer.request_context import RequestContext
 from quire.identity.principal import Principal
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from broker_layer.errors import TopicError
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -31,7 +31,6 @@ from broker_layer.kafka.messages import (
     OffsetForLeaderEpochResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.server.deadlines import timeout_of
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import PartitionLog, PartitionLogs

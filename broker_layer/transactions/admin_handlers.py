@@ -8,6 +8,7 @@ Source: KIP-664, KIP-994.
 """
 
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -16,7 +17,6 @@ from broker_layer.kafka.messages import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.values import TopicPartition, Transaction, TransactionState
 from broker_layer.turns import Turns, slices

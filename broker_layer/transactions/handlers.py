@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from broker_layer.errors import TopicError
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -30,7 +30,6 @@ from broker_layer.kafka.messages import (
     InitProducerIdResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.transactions.admin_handlers import AdminHandlers
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.marker_handler import MarkerHandler

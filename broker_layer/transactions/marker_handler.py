@@ -12,6 +12,7 @@ Source: KIP-98, "WriteTxnMarkersRequest".
 
 import asyncio
 
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import (
@@ -19,7 +20,6 @@ from broker_layer.kafka.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.transactions.config import MARKERS_MAX
 from broker_layer.transactions.peer_order import PeerOrder
 from broker_layer.transactions.ports import LocalMarkers

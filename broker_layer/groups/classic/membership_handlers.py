@@ -18,6 +18,7 @@ from broker_layer.groups.values import (
     SyncRequested,
     SyncResult,
 )
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -30,7 +31,6 @@ from broker_layer.kafka.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from broker_layer.request_context import RequestContext
 
 _KNOWN_MEMBER_ID_VERSION: Final = 4
 _SKIP_ASSIGNMENT_VERSION: Final = 9

@@ -22,6 +22,7 @@ from broker_layer.groups.consumer.consumer_values import (
     sorted_partitions,
 )
 from broker_layer.groups.coordinator import GroupCoordinator
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -31,7 +32,6 @@ from broker_layer.kafka.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import operations_on, sees_topic
 from broker_layer.turns import Turns
 from metadata.security.acls import ResourceType

@@ -16,6 +16,7 @@ from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import committed_records, pending_records
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -24,7 +25,6 @@ from broker_layer.kafka.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from broker_layer.request_context import RequestContext
 
 _CommittedTopic = (
     OffsetCommitRequest.OffsetCommitRequestTopic

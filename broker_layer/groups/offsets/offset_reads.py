@@ -18,6 +18,7 @@ from broker_layer.groups.offsets.offset_table import GroupOffsets, OffsetPlace, 
 from broker_layer.groups.records import removed_records
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -26,7 +27,6 @@ from broker_layer.kafka.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from broker_layer.request_context import RequestContext
 from broker_layer.turns import Turns
 
 _MANY_GROUPS_VERSION: Final = 8

@@ -9,6 +9,7 @@ from broker_layer.administration.moving_ledgers import MovingLedgers
 from broker_layer.administration.topic_admin_handlers import AdminParts, handlers
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.live_bookies import LiveBookies
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.messages import (
     ApiMessage,
     CreateTopicsRequest,
@@ -25,7 +26,6 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.request_context import RequestContext
 from metadata.registry.directory import BookieDirectory
 from metadata.topics.replica_numbers import ReplicaNumbers
 from tests.support.broker_layer.control_setting import CONFIG, LISTENER, Broker

@@ -14,8 +14,8 @@ from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.handlers import handlers
 from broker_layer.groups.offsets.offset_commits import OffsetVerifier
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import Rights
 from metadata.callbacks import Callbacks
 

@@ -8,13 +8,13 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import decode_request, encode_response
 from broker_layer.kafka.record_batch import ControlKind, build_control_batch, read_header
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
-from broker_layer.request_context import RequestContext
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.handlers import handlers

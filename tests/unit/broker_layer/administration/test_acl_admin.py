@@ -7,7 +7,7 @@ import pytest
 
 from broker_layer.administration import acl_admin
 from broker_layer.administration.acl_admin import DISABLED, ITEMS_MAX, AclAdmin
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -23,7 +23,6 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import SERVED, ApiKey
-from broker_layer.request_context import RequestContext
 from metadata.security.acl_store import AclStore, AclView
 from metadata.security.acls import BINDINGS_MAX
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore

@@ -9,6 +9,7 @@ import pytest
 from broker_layer import turns
 from broker_layer.administration import config_admin
 from broker_layer.control import topic_changes
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterConfigsRequest,
@@ -35,7 +36,6 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.security.rights import Rights
 from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import TopicRecord

@@ -8,6 +8,7 @@ import pytest
 from broker_layer.administration.config_admin import ConfigAdmin, StepKind
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.control_config import ControlConfig
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.messages import (
     ApiMessage,
     DescribeConfigsRequest,
@@ -21,7 +22,6 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
-from broker_layer.request_context import RequestContext
 from metadata.topics.topic import TopicRecord
 from quire.server.overriding import override
 from tests.support.broker_layer.asking import NO_ID, Admin, AskedTopic, topic

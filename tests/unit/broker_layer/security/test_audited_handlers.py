@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterConfigsRequest,
@@ -37,7 +38,6 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.security.audited_handlers import (
     AUDITED,
     CHANGING,

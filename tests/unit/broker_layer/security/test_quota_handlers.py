@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterClientQuotasRequest,
@@ -21,7 +22,6 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.security import quota_handlers
 from broker_layer.security.quota_handlers import QuotaHandlers
 from metadata.security.quota_store import QuotaStore

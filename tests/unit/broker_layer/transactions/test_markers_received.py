@@ -7,11 +7,11 @@ import pytest
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from broker_layer.kafka.record_batch import ControlKind, RecordBatchHeader, read_control
-from broker_layer.request_context import RequestContext
 from broker_layer.transactions.config import MARKERS_MAX
 from broker_layer.transactions.local_markers import LocalMarkerWriter
 from broker_layer.transactions.marker_handler import MarkerHandler

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -25,7 +26,6 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.request_context import RequestContext
 from broker_layer.server.access import logins as logins_module
 from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.access.logins import (
