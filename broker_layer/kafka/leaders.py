@@ -1,7 +1,7 @@
 """The current leader of a partition in answers to Produce and Fetch.
 
 Clients that sent a request to the wrong broker learn the leader from the answer. Leaves the choice
-of errors that carry a leader to `server.leader_hints`.
+of errors that carry a leader to `server.service_tools`.
 
 Source: KIP-951.
 """

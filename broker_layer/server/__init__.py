@@ -2,17 +2,13 @@
 
 - `dispatch`: finds what serves a request, and turns the answer into bytes.
 - `exchange`: one request between arrival and answer.
-- `exchange_rights`: rights of clients that produce and fetch.
 - `request_tasks`: coroutines that answer requests.
 - `request_spans`: traces of Produce and Fetch.
 - `broker_services`: services of requests, over any logs.
 - `service_tools`: what those services work with.
 - `ports`: what the server needs of the parts below it.
 - `offsets`: ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers.
-- `leader_epochs`: check of the leader epoch that a client names (KIP-320).
-- `leader_hints`: the leader, in a refusal (KIP-951).
 - `deadlines`: one timer for many waits.
-- `unreadable_records`: log line about records that cannot be read.
 - `counters`: counters.
 - `metrics`: Prometheus metrics.
 - `metric_help`: kind and help text of every metric.

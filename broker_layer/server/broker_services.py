@@ -18,11 +18,9 @@ from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.deadlines import Deadlines
 from broker_layer.server.dispatch import Dispatcher
-from broker_layer.server.exchange_rights import ExchangeRights
 from broker_layer.server.fetch.fetch import FetchService
 from broker_layer.server.fetch.fetch_reading import FetchReader
 from broker_layer.server.fetch.fetch_sessions import FetchSessions
-from broker_layer.server.leader_hints import LeaderHints
 from broker_layer.server.offsets import OffsetService
 from broker_layer.server.ports import ClusterNames, PartitionLogs, ProduceVerifier
 from broker_layer.server.produce.produce import ProduceService
@@ -30,8 +28,12 @@ from broker_layer.server.produce.produce_room import ProduceRoom
 from broker_layer.server.produce.produce_verification import ProduceVerification
 from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
-from broker_layer.server.service_tools import ServiceTools
-from broker_layer.server.unreadable_records import UnreadableRecords
+from broker_layer.server.service_tools import (
+    ExchangeRights,
+    LeaderHints,
+    ServiceTools,
+    UnreadableRecords,
+)
 from metadata.security.quota_set import QuotaSet
 from quire.server.server_log import ServerLog
 

@@ -32,9 +32,8 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.deadlines import timeout_of
-from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import PartitionLog, PartitionLogs
-from broker_layer.server.unreadable_records import UnreadableRecords
+from broker_layer.server.service_tools import UnreadableRecords, check_leader_epoch
 from broker_layer.turns import Turns
 
 LATEST: Final = -1

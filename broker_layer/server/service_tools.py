@@ -1,69 +1,40 @@
-"""Tools that the services of requests share.
+"""Tools that the services of requests share: hints of leaders, rights, and checks of epochs.
 
-Leaves building it to `broker_services`.
-MERGED
-The current leader in errors for clients that use the wrong broker (KIP-951).
+Leaves building them to `broker_services`, and the knowledge of leaders to `control.cluster_view`.
 
-Leaves the knowledge of leaders to `control.cluster_view`.
-
-Invariant: a broker is described as in Metadata, including its rack. Java's consumer treats one
-broker with two descriptions as two brokers, and sends each Fetch of a session twice, without need.
-MERGED
-Rights of the clients of requests that raw handlers serve.
-
-Leaves the decisions to `broker_layer.security`, and other requests to its guards.
-MERGED
-Check of a client's leader epoch (KIP-320).
-
-Leaves the answer to the services of Fetch and offsets.
-MERGED
-Log lines for the operator about records that cannot be read.
-
-Leaves the answer to the service of the request; clients retry.
-
-Invariant: `quire.server.server_log` limits the number of lines, however often clients retry.
+Source: KIP-320 (leader epochs), KIP-951 (leaders in errors).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
+from broker_layer.security.authorizer import Authorizer
+from broker_layer.security.rights import Rights
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.deadlines import Deadlines
+from broker_layer.server.exchange import Exchange
+from broker_layer.server.ports import ClusterNames, PartitionLog
 from broker_layer.server.quotas.client_quotas import ClientQuotas
 from broker_layer.server.request_tasks import RequestTasks
-from collections.abc import Iterable
-from typing import Final
-from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
-from broker_layer.server.ports import ClusterNames
-from broker_layer.security.authorizer import Authorizer
-from broker_layer.security.rights import Rights
-from broker_layer.server.exchange import Exchange
-from broker_layer.errors import TopicError
-from broker_layer.server.ports import PartitionLog
 from ledger_client.errors import EntryLostError, LedgerError
 from quire.server.server_log import ServerLog
 
-
-@dataclass(frozen=True, slots=True)
-class ServiceTools:
-    """Limits, counters, tasks and timers of one broker, for one event loop."""
-
-    limits: BrokerLimits
-    counters: BrokerCounters
-    tasks: RequestTasks
-    deadlines: Deadlines
-    hints: LeaderHints
-    now: Callable[[], float]
-    rights: ExchangeRights
-    quotas: ClientQuotas
-
-
 HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+NO_EPOCH: Final = -1
 
 
 class LeaderHints:
-    """Lookup of leaders for errors."""
+    """Lookup of leaders for errors of clients that use the wrong broker.
+
+    Invariant: a broker is described as in Metadata, including its rack. Java's consumer treats one
+    broker with two descriptions as two brokers, and sends each Fetch of a session twice, without
+    need.
+    """
 
     def __init__(self, broker_id: int, names: ClusterNames) -> None:
         self._broker_id = broker_id
@@ -96,7 +67,7 @@ class LeaderHints:
 
 
 class ExchangeRights:
-    """Rights by request; None for all without an authorizer."""
+    """Rights by request that a raw handler serves; None for all without an authorizer."""
 
     def __init__(self, authorizer: Authorizer | None = None) -> None:
         self._authorizer = authorizer
@@ -114,26 +85,11 @@ class ExchangeRights:
         )
 
 
-NO_EPOCH: Final = -1
-
-
-def check_leader_epoch(log: PartitionLog, believed: int) -> None:
-    """Check that a client knows the current leader epoch; NO_EPOCH means that it knows none.
-
-    Raises TopicError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
-    """
-    if believed in (NO_EPOCH, log.leader_epoch):
-        return
-    text = (
-        f"the leader epoch is {log.leader_epoch}, not {believed}: refresh the metadata, and retry"
-    )
-    if believed < log.leader_epoch:
-        raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
-    raise TopicError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
-
-
 class UnreadableRecords:
-    """Report of records that one broker could not read."""
+    """Report, for the operator, of records that one broker could not read.
+
+    `quire.server.server_log` limits the number of lines, however often clients retry.
+    """
 
     def __init__(self, log: ServerLog) -> None:
         self._log = log
@@ -149,3 +105,32 @@ class UnreadableRecords:
             start = "start the bookies of the ledger (quire ledger show); if they are lost: "
             values["try_next"] = trim if is_lost else start + trim
         self._log.warning("records cannot be read", **values)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTools:
+    """Limits, counters, tasks and timers of one broker, for one event loop."""
+
+    limits: BrokerLimits
+    counters: BrokerCounters
+    tasks: RequestTasks
+    deadlines: Deadlines
+    hints: LeaderHints
+    now: Callable[[], float]
+    rights: ExchangeRights
+    quotas: ClientQuotas
+
+
+def check_leader_epoch(log: PartitionLog, believed: int) -> None:
+    """Check that a client knows the current leader epoch; NO_EPOCH means that it knows none.
+
+    Raises TopicError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+    """
+    if believed in (NO_EPOCH, log.leader_epoch):
+        return
+    text = (
+        f"the leader epoch is {log.leader_epoch}, not {believed}: refresh the metadata, and retry"
+    )
+    if believed < log.leader_epoch:
+        raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
+    raise TopicError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)

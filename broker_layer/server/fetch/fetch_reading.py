@@ -20,9 +20,8 @@ from broker_layer.kafka.record_batch import read_header
 from broker_layer.security.rights import Rights
 from broker_layer.server.exchange import Buffer
 from broker_layer.server.fetch.fetch_sessions import FetchPosition
-from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.ports import ClusterNames, PartitionLog, PartitionLogs
-from broker_layer.server.unreadable_records import UnreadableRecords
+from broker_layer.server.service_tools import UnreadableRecords, check_leader_epoch
 from broker_layer.turns import Turns, slices
 from metadata.security.acls import Operation, ResourceType
 

@@ -13,7 +13,7 @@ import pytest
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.server.unreadable_records import UnreadableRecords
+from broker_layer.server.service_tools import UnreadableRecords
 from ledger_client import EntryLostError, Quorum
 from metadata.errors import StoreUnavailableError
 from metadata.ids import UpdateToken
