@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from tests.fuzz.findings import InvariantError
-from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
-from tests.simulation.file_content import Content
+from tests.simulation.disk import Content, CrashableDisk, DiskFaults, Platter
 
 Result = TypeVar("Result")
 STEPS_MAX: Final = 20_000

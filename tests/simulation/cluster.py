@@ -11,27 +11,31 @@ from contextvars import Context, copy_context
 
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.store.memory import MemoryMetadataServer
-from tests.simulation.availability.bookie_states import BookieStates
+from tests.simulation.availability.fault_history import BookieStates
 from tests.simulation.chains.answers import ChainAnswers
 from tests.simulation.chains.chain_checker import ChainChecker
-from tests.simulation.chains.one_writer import OneWriterChecker
 from tests.simulation.checkers.availability import AvailabilityChecker
-from tests.simulation.checkers.catching_up import CatchingUpChecker
+from tests.simulation.checkers.bookie_answers import (
+    DeletionChecker,
+    DurabilityChecker,
+    FencingChecker,
+    HoldersChecker,
+    MarksChecker,
+    NegativesChecker,
+)
 from tests.simulation.checkers.checker import Checkers
-from tests.simulation.checkers.closing import ClosingChecker
-from tests.simulation.checkers.copies import CopiesChecker
-from tests.simulation.checkers.deletion import DeletionChecker
-from tests.simulation.checkers.durability import DurabilityChecker
-from tests.simulation.checkers.fencing import FencingChecker
-from tests.simulation.checkers.fragments import FragmentsChecker
-from tests.simulation.checkers.holders import HoldersChecker
+from tests.simulation.checkers.client_promises import OneWriterChecker, OrderChecker, ReadingChecker
 from tests.simulation.checkers.hosts import HostsChecker
-from tests.simulation.checkers.marks import MarksChecker
-from tests.simulation.checkers.members import MembersChecker
-from tests.simulation.checkers.negatives import NegativesChecker
-from tests.simulation.checkers.order import OrderChecker
-from tests.simulation.checkers.reading import ReadingChecker
-from tests.simulation.checkers.unclean import UncleanChecker
+from tests.simulation.checkers.stored_metadata import (
+    CatchingUpChecker,
+    ClosingChecker,
+    CopiesChecker,
+    FragmentsChecker,
+    MembersChecker,
+    SwapsChecker,
+    UncleanChecker,
+    WriterNodes,
+)
 from tests.simulation.clocks import TRUE_CLOCK
 from tests.simulation.disk import Platter
 from tests.simulation.loop import SimulationLoop
@@ -39,8 +43,6 @@ from tests.simulation.model import LedgerModel, Model
 from tests.simulation.network import Network
 from tests.simulation.nodes import BookieNode, ClientNode, Node
 from tests.simulation.plan import Plan
-from tests.simulation.repairing.swaps import SwapsChecker
-from tests.simulation.repairing.writer_nodes import WriterNodes
 from tests.simulation.store import LedgerNews, SimulatedStoreFaults
 from tests.simulation.transport import Endpoint
 from tests.simulation.wire_tap import BookieTap, ClientTap, ConnectionTap

@@ -8,28 +8,29 @@ within the plan's budget. Source: assurance design; reliability design.
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from tests.simulation.administration import post
+from tests.simulation.aimed_faults import (
+    BadMedia,
+    FailingBuilds,
+    HeldCheckpoints,
+    Leaving,
+    Restores,
+    SecondStarts,
+    Stops,
+    UnsyncedDeaths,
+    draw_known_synced,
+    post,
+)
 from tests.simulation.availability.decision import SERVICE
-from tests.simulation.bad_media import BadMedia
-from tests.simulation.beyond.restore_plan import KIND as RESTORE_ALL
-from tests.simulation.beyond.restoring import Restores
 from tests.simulation.cluster import Cluster
-from tests.simulation.damage import draw_known_synced
-from tests.simulation.deaths import UnsyncedDeaths
 from tests.simulation.disk import Platter
-from tests.simulation.held_checkpoints import HeldCheckpoints
-from tests.simulation.many.leaving import Leaving
-from tests.simulation.nodes import BookieNode, ClientNode
-from tests.simulation.reach.failing_builds import FailingBuilds
-from tests.simulation.reach.stops import Stops
-from tests.simulation.reach.unclean_closes import UncleanCloses
-from tests.simulation.repairing.drains import Drains
-from tests.simulation.repairing.repairs import RepairDeaths
-from tests.simulation.second_start import SecondStarts
+from tests.simulation.nodes import BookieNode, ClientNode, Node
+from tests.simulation.repair import Drains, RepairDeaths
+from tests.simulation.restore_plan import KIND as RESTORE_ALL
+from tests.simulation.unclean_closes import UncleanCloses
 from tests.simulation.workloads import recover_one
 
 Fault = Callable[[], Coroutine[None, None, None]]
@@ -42,16 +43,77 @@ REPLACED_S: Final = 3.0
 STALL_S: Final = (0.3, 1.0, 3.0, 10.0, 40.0, 150.0)
 
 
-class Faults:
-    """The faults of one run, from `start` to `heal`."""
+class FaultsByRate:
+    """Faults of one run, from `start` to `heal`; each kind occurs at a rate of its own."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, rng: random.Random, stall_s: Sequence[float]) -> None:
         self.counts: dict[str, int] = {}
         self._cluster = cluster
-        self._plan = cluster.plan
-        self._rng = random.Random(f"faults {cluster.plan.seed}")
+        self._rng = rng
+        self._stall_s = stall_s
         self._tasks: list[asyncio.Task[None]] = []
         self._cuts: list[tuple[str, str]] = []
+        self._kinds: dict[str, Fault] = {}
+
+    def start(self, every_s: Mapping[str, float]) -> None:
+        """Start the faults, by the mean seconds between two of a kind."""
+        for kind, mean_s in every_s.items():
+            self._tasks.append(asyncio.create_task(self._repeat(kind, mean_s)))
+
+    async def _end(self) -> None:
+        """End the faults that last, and those of the network and of the metadata service."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        cluster = self._cluster
+        cluster.store_faults.stalled_until_s = 0.0
+        if cluster.store_faults.behind:
+            cluster.store_faults.behind.clear()
+            cluster.store_faults.behind_until_s = cluster.loop.now_s
+        for source, target in self._cuts:
+            cluster.network.heal(source, target)
+        self._cuts.clear()
+
+    async def _repeat(self, kind: str, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1.0 / every_s))
+            self._note(kind)
+            await self._kinds[kind]()
+
+    def _note(self, kind: str) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self._cluster.model.note("fault", kind)
+
+    def _stall(self) -> float:
+        """Draw how long a fault lasts, in seconds."""
+        return self._rng.choice(self._stall_s) * self._rng.random()
+
+    async def _pause(self, node: Node) -> None:
+        node.pause()
+        await asyncio.sleep(self._stall())
+        node.resume()
+
+    async def _cut_pairs(self, pairs: list[tuple[str, str]], seconds: float) -> None:
+        for source, target in pairs:
+            self._cluster.network.cut(source, target)
+        self._cuts += pairs
+        await asyncio.sleep(seconds)
+        for source, target in pairs:
+            self._cuts.remove((source, target))
+            self._cluster.network.heal(source, target)
+
+    async def _break_connection(self) -> None:
+        connections = self._cluster.network.connections()
+        if connections:
+            self._cluster.network.break_connection(self._rng.choice(connections))
+
+
+class Faults(FaultsByRate):
+    """The faults of bookies and their clients."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, random.Random(f"faults {cluster.plan.seed}"), STALL_S)
+        self._plan = cluster.plan
         self._old_platters: dict[str, Platter] = {}
         self._damaged = cluster.damaged
         self._take_over_count = 0
@@ -65,7 +127,7 @@ class Faults:
         held_rng = random.Random(f"held checkpoints {seed}")
         self._held = HeldCheckpoints(cluster, held_rng, self._deaths)
         self._unclean = UncleanCloses(cluster, random.Random(f"unclean {cluster.plan.seed}"))
-        self._kinds: dict[str, Fault] = {
+        self._kinds = {
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
             "take_over": self._take_over,
@@ -107,24 +169,10 @@ class Faults:
             "drain_bookie": Drains(cluster).change,
         }
 
-    def start(self) -> None:
-        """Start the faults."""
-        for kind, every_s in self._plan.fault_every_s.items():
-            self._tasks.append(asyncio.create_task(self._repeat(kind, every_s)))
-
     async def heal(self) -> None:
         """End all faults, and start every machine again."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end()
         cluster = self._cluster
-        cluster.store_faults.stalled_until_s = 0.0
-        if cluster.store_faults.behind:
-            cluster.store_faults.behind.clear()
-            cluster.store_faults.behind_until_s = cluster.loop.now_s
-        for source, target in self._cuts:
-            cluster.network.heal(source, target)
-        self._cuts.clear()
         await Drains(cluster).heal()
         for node in (*cluster.bookies, *cluster.clients, *cluster.repairers):
             node.resume()
@@ -147,13 +195,6 @@ class Faults:
         """Return the hosts whose synced bytes were lost or changed."""
         return list(self._damaged)
 
-    async def _repeat(self, kind: str, every_s: float) -> None:
-        while True:
-            await asyncio.sleep(self._rng.expovariate(1.0 / every_s))
-            self.counts[kind] = self.counts.get(kind, 0) + 1
-            self._cluster.model.note("fault", kind)
-            await self._kinds[kind]()
-
     # -- processes
 
     async def _kill_bookie(self) -> None:
@@ -175,10 +216,7 @@ class Faults:
                 bookie.start_after(0.5 + 5.0 * self._rng.random())
 
     async def _pause_bookie(self) -> None:
-        bookie = self._rng.choice(self._cluster.bookies)
-        bookie.pause()
-        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
-        bookie.resume()
+        await self._pause(self._rng.choice(self._cluster.bookies))
 
     def _client(self) -> ClientNode:
         return self._rng.choice(self._cluster.clients)
@@ -192,10 +230,7 @@ class Faults:
             )
 
     async def _pause_client(self) -> None:
-        client = self._client()
-        client.pause()
-        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
-        client.resume()
+        await self._pause(self._client())
 
     async def _take_over(self) -> None:
         """Pause a writer, recover its ledger, sometimes cut the bookies' power, and resume the
@@ -236,26 +271,15 @@ class Faults:
     def _hosts(self) -> list[str]:
         return [each.host for each in (*self._cluster.bookies, *self._cluster.clients)]
 
-    async def _cut_pairs(self, pairs: list[tuple[str, str]], seconds: float) -> None:
-        for source, target in pairs:
-            self._cluster.network.cut(source, target)
-        self._cuts += pairs
-        await asyncio.sleep(seconds)
-        for source, target in pairs:
-            self._cuts.remove((source, target))
-            self._cluster.network.heal(source, target)
-
     async def _cut_one_way(self) -> None:
         source = self._rng.choice(self._cluster.bookies).host
         target = self._client().host
         pair = (source, target) if self._rng.random() < 0.5 else (target, source)
-        await self._cut_pairs([pair], self._rng.choice(STALL_S) * self._rng.random())
+        await self._cut_pairs([pair], self._stall())
 
     async def _cut_both_ways(self) -> None:
         bookie, client = self._rng.choice(self._cluster.bookies).host, self._client().host
-        await self._cut_pairs(
-            [(bookie, client), (client, bookie)], self._rng.choice(STALL_S) * self._rng.random()
-        )
+        await self._cut_pairs([(bookie, client), (client, bookie)], self._stall())
 
     async def _isolate_bookie(self) -> None:
         host = self._rng.choice(self._cluster.bookies).host
@@ -263,17 +287,12 @@ class Faults:
         ways = self._rng.choice(("in", "out", "both"))
         pairs = [(each, host) for each in others if ways != "out"]
         pairs += [(host, each) for each in others if ways != "in"]
-        await self._cut_pairs(pairs, self._rng.choice(STALL_S) * self._rng.random())
-
-    async def _break_connection(self) -> None:
-        connections = self._cluster.network.connections()
-        if connections:
-            self._cluster.network.break_connection(self._rng.choice(connections))
+        await self._cut_pairs(pairs, self._stall())
 
     async def _stall_connection(self) -> None:
         connections = self._cluster.network.connections()
         if connections:
-            seconds = self._rng.choice(STALL_S) * self._rng.random()
+            seconds = self._stall()
             self._cluster.network.stall(self._rng.choice(connections), seconds)
 
     # -- disks
@@ -283,7 +302,7 @@ class Faults:
         faults = bookie.disk_faults
         faults.delay_s_max = self._rng.choice((0.05, 0.3, 1.5))
         with self._cluster.network.faults.lasting(bookie.host):
-            await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+            await asyncio.sleep(self._stall())
         faults.delay_s_max = self._plan.disk_delay_s
 
     async def _fail_sync(self) -> None:
@@ -305,7 +324,7 @@ class Faults:
         used = sum(len(each.current) for each in bookie.platter.names.values())
         bookie.disk_faults.capacity_bytes = used + self._rng.randrange(FULL_ROOM_BYTES)
         with self._cluster.network.faults.lasting(bookie.host):
-            await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+            await asyncio.sleep(self._stall())
         bookie.disk_faults.capacity_bytes = 2**40
 
     async def _administer(self, path: str) -> None:
@@ -316,7 +335,7 @@ class Faults:
     # -- the metadata service
 
     async def _stall_store(self) -> None:
-        seconds = self._rng.choice(STALL_S) * self._rng.random()
+        seconds = self._stall()
         self._cluster.network.faults.add(SERVICE, seconds)
         faults = self._cluster.store_faults
         faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.now_s + seconds)

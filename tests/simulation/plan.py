@@ -15,12 +15,10 @@ from typing import Final
 from bookie.options import BookieOptions
 from bookie.wire.batch import ENTRY_BYTES_MAX
 from ledger_client import ClientConfig, Quorum
-from tests.simulation import in_sync_plan
-from tests.simulation.beyond import restore_plan
+from tests.simulation import in_sync_plan, many_plan, repair_plan, restore_plan
 from tests.simulation.chains import chain_plan
-from tests.simulation.many import many_plan
 from tests.simulation.network import NetworkOdds
-from tests.simulation.reach.reach_plan import (
+from tests.simulation.reach_plan import (
     NOTHING_MORE,
     Reach,
     draw_reach,
@@ -28,7 +26,6 @@ from tests.simulation.reach.reach_plan import (
     with_limits,
     with_room,
 )
-from tests.simulation.repairing import repair_plan
 from tests.simulation.store import StoreOdds
 
 KINDS: Final = (

@@ -1,6 +1,6 @@
 """Run of one seed: faults with safety checked at every step, then healing and liveness.
 
-Leaves the campaign over many seeds, and its output, to `tests.simulation.campaign`.
+Leaves the campaign over many seeds, and its output, to `tests.simulation.command`.
 
 Invariant: the same seed, mode and code give the same history, for any hash seed of the process.
 Source: assurance design, "Deterministic simulation".
@@ -19,26 +19,22 @@ from typing import Final
 from unittest.mock import patch
 
 from bookie.wire import bodies
-from tests.simulation.chains.chain_clients import add_chain_clients
-from tests.simulation.chains.ending import check_chains
+from tests.simulation.aimed_faults import DrawnMemoryError, failing_builds
+from tests.simulation.chains.chain_clients import add_chain_clients, check_chains
 from tests.simulation.checkers.availability import watched_ends
-from tests.simulation.checkers.callers import watched_admissions
+from tests.simulation.checkers.client_promises import watched_admissions, watched_confirmations
 from tests.simulation.checkers.hosts import watched_choices
-from tests.simulation.checkers.least import watched_confirmations
 from tests.simulation.checkers.liveness import check_liveness, check_readable, wait_for_work
-from tests.simulation.checkers.replicas import read_replicas
+from tests.simulation.checkers.replicas import check_replicated, read_replicas
+from tests.simulation.checkers.stored_metadata import watched_recoveries
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Faults
+from tests.simulation.holding_open import add_holder
 from tests.simulation.loop import LivelockError, SimulationLoop
-from tests.simulation.many.holding_open import add_holder
 from tests.simulation.model import Model
 from tests.simulation.observing import described
 from tests.simulation.plan import Plan, make_plan
-from tests.simulation.reach.failing_builds import DrawnMemoryError, failing_builds
-from tests.simulation.repairing.drains import check_removal
-from tests.simulation.repairing.full_replication import check_replicated
-from tests.simulation.repairing.repairs import check_repaired, start_repair
-from tests.simulation.repairing.writer_nodes import watched_recoveries
+from tests.simulation.repair import check_removal, check_repaired, start_repair
 from tests.simulation.workloads import add_clients
 
 START_S_MAX: Final = 600.0
@@ -224,7 +220,7 @@ class _Run:
         await start_repair(cluster)
         faults = Faults(cluster)
         self.fault_counts = faults.counts
-        faults.start()
+        faults.start(cluster.plan.fault_every_s)
         await self._suffer()
         self._model.note("phase", "healing")
         await faults.heal()

@@ -1,26 +1,219 @@
-"""Clients that write ledgers in every way that the client offers, and end them in every way.
+"""Writers of a run: what each appends, in bursts or from several tasks, and how its ledgers end.
 
-Leaves reading, recovering and deleting to `tests.simulation.workloads`.
-
-Invariants: the bytes of every entry are recorded before the client gets them. The checkers see
-every success in the step in which the caller receives it.
-Source: api design, "Client"; protocol sections 4-6.
+Invariant: the bytes of every entry are recorded before the client gets them, and every success in
+the step in which the caller receives it.
 """
 
 import asyncio
 import random
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from typing import Final
 
 from ledger_client import LedgerClient, LedgerError, LedgerWriter, NotEnoughInSyncReplicasError
+from metadata.ledgers.ledger_metadata import LedgerState
 from tests.simulation.checkers.availability import Append
-from tests.simulation.checkers.wholeness import see_members_return
+from tests.simulation.checkers.client_promises import CallersChecker
 from tests.simulation.cluster import Cluster
-from tests.simulation.model import LedgerModel
+from tests.simulation.model import LedgerModel, members_in_sync
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import note_error
-from tests.simulation.reach.bursts import Burst
-from tests.simulation.reach.sharing import SharedAppends
+
+SMALL_COUNT: Final = (1_100, 2_300)
+LARGE_COUNT: Final = (2, 4)
+LARGE_BYTES: Final = (150_000, 900_000)
+LARGE_SHARE: Final = 0.5
+PUSH_COUNT: Final = 400
+"""Entries appended in one loop iteration."""
+KILLED_EARLY_SHARE: Final = 0.25
+KILLED_SHARE: Final = 0.5
+"""Share of the bursts after whose last confirmation the writer's process is killed."""
+EARLY_S_MAX: Final = 0.02
+
+
+class Burst:
+    """Bursts: more unconfirmed entries, or larger ones, than the usual workload has.
+
+    A recovery reads 1,024 entries at a time and writes back spans of a megabyte. An answer to a
+    read ends early at its size limit. Only a burst makes a recovery, a copy or a reader reach
+    these limits.
+
+    Invariant: a process that is killed right after a burst has sent no newer LAC, so that the
+    recovery has to find all of the burst. Source: protocol rules 3.1, 7.3, 7.4, 8.4.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: LedgerModel,
+        writer: LedgerWriter,
+        rng: random.Random,
+        watch: Callable[[int, "asyncio.Future[int]"], None],
+    ) -> None:
+        """`watch` receives the expected id and the future of each append when it is called."""
+        self._cluster = cluster
+        self._ledger = ledger
+        self._writer = writer
+        self._rng = rng
+        self._watch = watch
+
+    async def run(self) -> None:
+        """Append the burst, and await it; the process may be killed before or after that."""
+        rng = self._rng
+        is_large = rng.random() < LARGE_SHARE
+        count = rng.randint(*(LARGE_COUNT if is_large else SMALL_COUNT))
+        self._cluster.model.note("burst", f"ledger {self._ledger.ledger_id}: {count} entries")
+        killed = rng.random()
+        if killed < KILLED_EARLY_SHARE:
+            self._kill_after(rng.random() * EARLY_S_MAX)
+        futures: list[asyncio.Future[int]] = []
+        for number in range(count):
+            if number and number % PUSH_COUNT == 0:
+                await asyncio.sleep(0)
+            try:
+                futures.append(self._append(rng.randint(*LARGE_BYTES) if is_large else 0))
+            except LedgerError:
+                break  # the writer has failed, or the window is full
+        await asyncio.gather(*futures, return_exceptions=True)
+        if KILLED_EARLY_SHARE <= killed < KILLED_EARLY_SHARE + KILLED_SHARE:
+            self._kill_after(0.0)
+            await asyncio.sleep(EARLY_S_MAX)
+
+    def _append(self, size: int) -> "asyncio.Future[int]":
+        expected = self._writer.last_pushed + 1
+        payload = b"<%d/%d>" % (self._ledger.ledger_id, expected) + self._rng.randbytes(size)
+        self._ledger.payloads[expected] = payload
+        future = self._writer.append_nowait(payload)
+        self._watch(expected, future)
+        return future
+
+    def _kill_after(self, delay_s: float) -> None:
+        """Kill the writer's process, from outside of it, and start it again."""
+        cluster = self._cluster
+        host = cluster.live_ledgers.get(self._writer.id)
+        for node in cluster.clients:
+            if node.host == host:
+                cluster.loop.call_later(
+                    delay_s, partial(node.kill, power_off=False), context=cluster.context
+                )
+                cluster.loop.call_later(1.0, node.start, context=cluster.context)
+
+
+RANGE_MAX: Final = 12
+CANCELS_SHARE: Final = 0.2
+"""Share of the calls whose end cancels another call."""
+TURNS_MAX: Final = 3
+"""Loop iterations between the end of a call and the cancellation of another one."""
+TIMEOUTS_S: Final = (None, None, 0.002, 0.05, 5.0)
+SOURCE_PAUSE_S: Final = 0.01
+
+
+class SharedAppends:
+    """Several tasks that append to one writer at the same time, some of which are cancelled.
+
+    Invariants: every call has payloads of its own. A cancellation hits a call that waits in line,
+    that waits for its confirmation, or that has its result and was not resumed yet. Source: api
+    design, "Cancelling"; protocol rule 4.1.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: LedgerModel,
+        writer: LedgerWriter,
+        rng: random.Random,
+        fail: Callable[[LedgerError, float | None], bool],
+    ) -> None:
+        """`fail` records the error of a call with this limit, and returns whether the callers may
+        go on.
+        """
+        self._cluster = cluster
+        self._ledger = ledger
+        self._writer = writer
+        self._rng = rng
+        self._fail = fail
+        self._calls = CallersChecker(cluster.model, ledger)
+        self._wanted = 0
+        self._payload_count = 0
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        """By caller: the call that it makes now."""
+
+    async def run(self, wanted: int) -> None:
+        """Append entries, or stop when the writer fails."""
+        self._wanted = wanted
+        count = self._cluster.plan.reach.callers
+        callers = [asyncio.create_task(self._call_repeatedly(number)) for number in range(count)]
+        try:
+            await asyncio.gather(*callers)
+        finally:
+            for task in (*callers, *self._under_way.values()):
+                task.cancel()
+
+    async def _call_repeatedly(self, number: int) -> None:
+        gap_s = self._cluster.plan.workload.append_gap_s
+        while self._wanted > 0 and not self._cluster.is_over:
+            call = asyncio.create_task(self._call())
+            self._under_way[number] = call
+            await asyncio.gather(call, return_exceptions=True)
+            del self._under_way[number]
+            if not call.cancelled():
+                call.result()
+            await asyncio.sleep(gap_s * self._rng.random())
+
+    async def _call(self) -> None:
+        """Make one call in one of the ways in which the writer can be called."""
+        style = self._rng.randrange(8)
+        count = self._rng.randint(2, RANGE_MAX) if style < 2 else 1
+        payloads = [self._payload() for _ in range(count)]
+        timeout = self._rng.choice(TIMEOUTS_S)
+        self._wanted -= count
+        call = self._calls.begin(payloads)
+        ids: Sequence[int]
+        try:
+            if style == 0:
+                ids = await self._writer.append_many(payloads, timeout=timeout)
+            elif style == 1:
+                ids = await self._writer.append_many(self._source(payloads), timeout=timeout)
+            elif style == 2:
+                ids = (await self._writer.append_nowait(payloads[0]),)
+            else:
+                ids = (await self._writer.append(payloads[0], timeout=timeout),)
+        except asyncio.CancelledError:
+            self._calls.cancel(call)
+            raise
+        except LedgerError as error:
+            self._calls.fail(call, error)
+            if not self._fail(error, None if style == 2 else timeout):
+                self._wanted = 0
+        else:
+            self._calls.succeed(call, ids)
+            for entry_id in ids:
+                self._cluster.note_confirmed(self._ledger, entry_id, entry_id)
+        if self._rng.random() < CANCELS_SHARE:
+            self._cancel_after(self._rng.randint(0, TURNS_MAX))
+
+    async def _source(self, payloads: Sequence[bytes]) -> AsyncIterator[bytes]:
+        for payload in payloads:
+            if self._rng.random() < 0.3:
+                await asyncio.sleep(SOURCE_PAUSE_S * self._rng.random())
+            yield payload
+
+    def _payload(self) -> bytes:
+        self._payload_count += 1
+        head = b"<%d/%d>" % (self._ledger.ledger_id, self._payload_count)
+        size = self._rng.randrange(self._cluster.plan.workload.entry_bytes_max)
+        return head + self._rng.randbytes(max(0, size - len(head)))
+
+    def _cancel_after(self, turns: int) -> None:
+        """Cancel one of the calls that are under way after some loop iterations."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._cancel_after, turns - 1)
+            return
+        calls = [each for each in self._under_way.values() if not each.done()]
+        if calls:
+            self._rng.choice(calls).cancel()
+
 
 ENDINGS = ("close", "close", "abort", "abandon", "abandon", "block")
 LINGER_S_MAX = 5.0
@@ -273,3 +466,58 @@ def _check_closed(cluster: Cluster, writer: LedgerWriter) -> None:
     cluster.live_ledgers.pop(writer.id, None)
     if ledger.metadata is not None and ledger.closed_at is None:
         cluster.model.report("closing", f"ledger {writer.id}: aclose() succeeded, and it is open")
+
+
+WHOLENESS: Final = "wholeness"
+UP_S: Final = 200.0
+RETURN_S: Final = 300.0
+"""More than the slowest copies of the largest ledgers, and every wait before them, in seconds."""
+
+
+async def see_members_return(cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter) -> None:
+    """Wait until a ledger with an idle writer is complete or ended; report if it is neither."""
+    await see_all_members_return(cluster, [(ledger, writer)])
+
+
+async def see_all_members_return(
+    cluster: Cluster, written: Sequence[tuple[LedgerModel, LedgerWriter]]
+) -> None:
+    """Do the same for many ledgers at once: each regains all its members, all of them in sync.
+
+    No mark of a copy remains, not even in a ledger without appends.
+
+    Source: protocol rules 5.6, 9.1, 11.2, 11.3; invariants "every ledger back at WQ", "catch-up
+    ends".
+    """
+    bookies = cluster.bookies
+    is_up = await cluster.wait_until(lambda: all(each.is_serving for each in bookies), UP_S)
+    if not is_up or cluster.damaged:
+        return  # a bookie that may have lost fences accepts no adds: see protocol rule 2.4
+    if await cluster.wait_until(lambda: all(_is_whole(*each) for each in written), RETURN_S):
+        return
+    for ledger, writer in written:
+        if not _is_whole(ledger, writer):
+            _report(cluster, ledger, writer)
+
+
+def _report(cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter) -> None:
+    assert ledger.metadata is not None
+    cluster.model.report(
+        WHOLENESS,
+        f"ledger {ledger.ledger_id} is not whole {RETURN_S} s after healing: its writer shows "
+        f"{writer.in_sync}, stored is {ledger.metadata.quorum.ensemble_size}, "
+        f"{ledger.metadata.fragments}",
+    )
+
+
+def _is_whole(ledger: LedgerModel, writer: LedgerWriter) -> bool:
+    metadata = ledger.metadata
+    if metadata is None or metadata.state is not LedgerState.OPEN:
+        return True
+    members = [str(each) for each in metadata.last_fragment.ensemble]
+    return (
+        len(members) == metadata.quorum.ensemble_size
+        and members_in_sync(metadata) == members
+        and sorted(writer.in_sync) == sorted(members)
+        and not any(part.incoming for part in metadata.fragments)
+    )

@@ -1,15 +1,20 @@
-"""History of the faults of a run: which part had one, from when until when.
+"""Histories of the faults of a run, from which it follows whether an error had a cause."""
 
-Leaves injecting faults to `tests.simulation.faults`, and judging errors by them to `decision`.
-
-Invariant: a fault that ended more than `KEPT_S` ago is dropped, so that a long run stays small.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from metadata.ids import BookieId
+from metadata.paths import BOOKIES, bookie_path
+from metadata.registry.registration import unpack_registration
+from metadata.store.ephemeral import unpack_held
+from metadata.store.memory import MemoryMetadataServer
+from metadata.store.memory_tree import NodeChange
 from tests.simulation.availability.decision import FaultTime
+
+if TYPE_CHECKING:
+    from tests.simulation.nodes import BookieNode
+
 
 KEPT_S: Final = 400.0
 """More than every time limit that ends an operation, and every bound after healing."""
@@ -21,7 +26,11 @@ suspicion is longer.
 
 
 class FaultHistory:
-    """Faults of one run."""
+    """History of the faults of a run: which part had one, from when until when.
+
+    Invariant: a fault that ended more than `KEPT_S` ago is dropped, so that a long run stays
+    small.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -65,3 +74,48 @@ class FaultHistory:
         """Return the faults that last or ended within `KEPT_S`, in the order of their begin."""
         since = self._now() - KEPT_S
         return [each for each in self._faults if each.ended >= since]
+
+
+class BookieStates:
+    """Times in which a bookie cannot be used by any client, as faults of its host.
+
+    Invariant: a bookie can be used while its process serves, is not about to stop, and is
+    registered as writable by its present session. Every change is seen in the step in which it
+    happens.
+
+    Source: protocol rules 2.5, 4.3 and 5.6.
+    """
+
+    def __init__(
+        self,
+        server: MemoryMetadataServer,
+        history: FaultHistory,
+        bookies: Sequence["BookieNode"],
+    ) -> None:
+        self._server = server
+        self._history = history
+        self._bookies = bookies
+        self._unfit: dict[str, FaultTime] = {}
+        server.open_session(self)
+
+    def notice(self, change: NodeChange) -> None:
+        """See `metadata.store.memory_server.Session`."""
+        if change.path.startswith(BOOKIES):
+            self.look()
+
+    def look(self) -> None:
+        """Record every bookie that can be used no more, or again."""
+        for bookie in self._bookies:
+            host = bookie.host
+            if self._is_fit(bookie):
+                self._history.end(self._unfit.pop(host, None))
+            elif host not in self._unfit:
+                self._unfit[host] = self._history.begin(host)
+
+    def _is_fit(self, bookie: "BookieNode") -> bool:
+        if not bookie.is_registered or bookie.stopping.is_set():
+            return False
+        assert bookie.bookie_id is not None
+        path = bookie_path(BookieId(bookie.bookie_id))
+        held = unpack_held(path, self._server.tree.get(path).value)
+        return unpack_registration(held.content, path).writable

@@ -14,8 +14,7 @@ from ledger_client import LedgerInfo
 from ledger_client.chains import ChainInfo
 from metadata.ledgers.chain import ChainLink
 from metadata.ledgers.chain_store import Published
-from tests.simulation.chains.chain_checker import ChainChecker
-from tests.simulation.chains.lives import STALE_S, Life
+from tests.simulation.chains.chain_checker import STALE_S, ChainChecker, Life
 
 
 class ChainAnswers:

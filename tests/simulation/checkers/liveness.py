@@ -11,9 +11,7 @@ from functools import partial
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerError, Quorum
-from tests.simulation.checkers.giving_up import GiveUpCheck
-from tests.simulation.checkers.progress import ProgressCheck
-from tests.simulation.checkers.returning import ReturnCheck
+from tests.simulation.checkers.progress import GiveUpCheck, ProgressCheck, ReturnCheck
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel, copies_wanted, write_set
 from tests.simulation.nodes import ClientNode

@@ -1,23 +1,20 @@
-"""Check after healing: a writer, its tailing reader and a recovery continue after a bookie dies.
-
-A hang is found only here: during faults, a deadline turns it into an error that a run allows.
-
-Source: protocol rules 4.6, 5.1-5.7, 7.4, 8.4; invariants "every recovery ends", "every writer with
-enough bookies progresses", "every tailer reaches LAC".
-"""
+"""Checks after healing that ledgers get on: they take appends, regain their members, and end."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from ledger_client import LedgerClient, LedgerWriter, Quorum
+from typing_extensions import override
+
+from ledger_client import LedgerClient, LedgerWriter, Quorum, RecoveryUndecidedError
 from ledger_client.handle import AwaitableHandle
-from tests.simulation.checkers.wholeness import RETURN_S
 from tests.simulation.cluster import Cluster
+from tests.simulation.disk import Platter
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import BookieNode
 from tests.simulation.workloads import follow, read_all, recover
+from tests.simulation.writing import RETURN_S, see_members_return
 
 NAME: Final = "progress"
 PROGRESS_S: Final = 60.0
@@ -31,7 +28,13 @@ CATCH_UP_S: Final = 15.0
 
 
 class ProgressCheck:
-    """One ledger that is written and followed, and one that is abandoned and recovered."""
+    """A writer, its tailing reader and a recovery continue after a bookie dies.
+
+    A hang is found only here: during faults, a deadline turns it into an error that a run allows.
+
+    Source: protocol rules 4.6, 5.1-5.7, 7.4, 8.4; invariants "every recovery ends", "every writer
+    with enough bookies progresses", "every tailer reaches LAC".
+    """
 
     def __init__(
         self,
@@ -160,7 +163,7 @@ class ProgressCheck:
     async def _is_ready_to_lose_one(self, writer: LedgerWriter) -> bool:
         """Wait until the ledger can continue without any one of its members; return whether it can.
 
-        `wholeness` demands that it is complete some time after healing.
+        `see_members_return` demands that it is complete some time after healing.
         """
         quorum = self._quorum
         return await self._cluster.wait_until(
@@ -218,3 +221,153 @@ def _can_lose_one(cluster: Cluster, quorum: Quorum, *, has_spare: bool) -> bool:
     config = cluster.plan.config
     is_patient = config.append_deadline_s > config.spare_after_s + CATCH_UP_S
     return has_spare and is_patient and quorum.ensemble >= SURVIVABLE_ACK_MIN
+
+
+AWAY_S: Final = (0.0, 0.5, 20.0)
+"""Time that a bookie stays dead: short, or until a spare replaced it if there is one."""
+
+
+class ReturnCheck(ProgressCheck):
+    """An in-sync ledger loses a member, and becomes complete again.
+
+    Source: protocol rules 5.6, 9.1, 11.2, 11.3; invariants "every ledger back at WQ", "catch-up
+    ends".
+    """
+
+    @override
+    async def run(self) -> None:
+        """Run the check. Raises LedgerError for failures that may be retried."""
+        dead: list[BookieNode] = []
+        try:
+            async with self._create() as writer:
+                ledger = self._adopt(writer)
+                await self._append(ledger, writer, dead)
+                if self._quorum.ensemble > 1:
+                    await self._lose_one(ledger, writer, dead)
+                await see_members_return(self._cluster, ledger, writer)
+                await self._append(ledger, writer, dead)
+            count = await read_all(self._cluster, self._client, ledger)
+            self._look_at_end(ledger, count)
+        except TimeoutError as error:
+            self._report(f"a ledger that lost a member did not get on: {error!r}")
+        finally:
+            await self._revive(dead)
+
+    async def _lose_one(
+        self, ledger: LedgerModel, writer: LedgerWriter, dead: list[BookieNode]
+    ) -> None:
+        """Kill a member while the writer is idle or busy, and restart it some time later.
+
+        It may be the only member in sync: then appends would wait for its return.
+        """
+        bookie = self._kill_member(writer)
+        dead.append(bookie)
+        away_s = self._rng.choice(AWAY_S)
+        quorum = self._quorum
+        takes_appends = quorum.min_in_sync < quorum.ensemble and gets_on_without(
+            quorum, writer.in_sync, bookie.bookie_id
+        )
+        if takes_appends and self._rng.random() < 0.5:
+            await self._append(ledger, writer, dead)
+        await asyncio.sleep(away_s)
+        await self._revive(dead)
+        dead.clear()
+
+    def _look_at_end(self, ledger: LedgerModel, count: int) -> None:
+        metadata = ledger.metadata
+        if metadata is None or ledger.closed_at is None or count != ledger.closed_at + 1:
+            self._report(f"{count} entries were read of a ledger that ends at {ledger.closed_at}")
+        elif any(part.incoming for part in metadata.fragments):
+            self._report(f"a mark stayed behind in {metadata.fragments}")
+
+
+WIPED_SHARE: Final = 0.7
+RETURNS_SHARE: Final = 0.5
+ALONE_S: Final = 15.0
+"""Time to wait for a member that stays alone, in seconds."""
+
+
+class GiveUpCheck(ProgressCheck):
+    """An in-sync ledger that lost its last members is recovered uncleanly.
+
+    In some runs the last member keeps its disk: then nothing may be given up. In others another
+    member returns just before the last one loses its disk.
+
+    Source: protocol rule 11.6.
+    """
+
+    @override
+    async def run(self) -> None:
+        """Run the check. Raises LedgerError for failures that may be retried."""
+        dead: list[BookieNode] = []
+        writer = await self._create()
+        ledger = self._adopt(writer)
+        try:
+            async with asyncio.timeout(4 * PROGRESS_S):
+                await self._append(ledger, writer, dead)
+                await self._leave_alone(ledger, writer, dead)
+                alone = writer.members
+                if dead and self._rng.random() < RETURNS_SHARE:
+                    await self._return_one(writer, dead)
+                if self._rng.random() < WIPED_SHARE:
+                    self._wipe(alone)
+                # before the members return that the writer would add to the set
+                await self._recover(ledger)
+                await self._revive(dead)
+                dead.clear()
+                await self._recover(ledger)
+        except TimeoutError as error:
+            self._report(f"an unclean recovery did not end: {error!r}")
+        finally:
+            await self._revive(dead)
+
+    async def _leave_alone(
+        self, ledger: LedgerModel, writer: LedgerWriter, dead: list[BookieNode]
+    ) -> None:
+        """Kill all members but one, and append until only that one holds new entries."""
+        while len(writer.info.fragments[-1].ensemble) > 1:
+            count = len(writer.info.fragments[-1].ensemble)
+            dead.append(self._kill_member(writer))
+            await self._cluster.wait_until(
+                lambda count=count: len(writer.info.fragments[-1].ensemble) < count,  # type: ignore[misc]
+                ALONE_S,
+            )
+            if len(writer.info.fragments[-1].ensemble) >= count:
+                return  # a spare was faster, or the remaining member does not answer
+        await self._append(ledger, writer, dead)
+
+    async def _return_one(self, writer: LedgerWriter, dead: list[BookieNode]) -> None:
+        """Start a dead member, and wait until the writer adds it to the set, to catch up."""
+        count = len(writer.members)
+        bookie = dead.pop()
+        bookie.is_on_purpose = False
+        bookie.start()
+        await self._cluster.wait_until(lambda: len(writer.members) > count, ALONE_S)
+
+    def _wipe(self, members: tuple[str, ...]) -> None:
+        """Wipe the disks of these members."""
+        for bookie in self._cluster.bookies:
+            if bookie.bookie_id in members:
+                self._cluster.damaged[bookie.host] = None
+                bookie.kill(power_off=True)
+                bookie.platter = Platter()
+                bookie.wipes += 1
+                bookie.start()
+
+    async def _recover(self, ledger: LedgerModel) -> None:
+        try:
+            await recover(self._cluster, self._client, ledger, 2 * PROGRESS_S, is_unclean=True)
+        except RecoveryUndecidedError as error:
+            assert ledger.metadata is not None
+            earlier = [each for f in ledger.metadata.fragments[:-1] for each in f.ensemble]
+            if any(map(self._cluster.is_sound, earlier)):
+                self._report(
+                    f"an unclean recovery does not close ledger {ledger.ledger_id}: {error}"
+                )
+            return  # no replica of the earlier fragments is up
+        assert ledger.metadata is not None
+        kept, given_up = ledger.metadata.fragments, ledger.metadata.given_up
+        self._cluster.model.note("unclean", f"ledger {ledger.ledger_id}: {kept} {given_up}")
+        count = await read_all(self._cluster, self._client, ledger)
+        if ledger.closed_at is None or count != ledger.closed_at + 1:
+            self._report(f"{count} entries were read behind an unclean close at {ledger.closed_at}")

@@ -25,9 +25,9 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from tests.simulation.topics.broker_nodes import KafkaNode
+from tests.simulation.topics.committing import MemberCommits, checked
 from tests.simulation.topics.holding import Membership
 from tests.simulation.topics.kafka_client import GROUP, KafkaClient, Refused, Unanswered
-from tests.simulation.topics.member_commits import MemberCommits, checked
 from tests.simulation.topics.producing import RETRIED
 from tests.simulation.topics.topic_plan import CLASSIC_GROUP
 

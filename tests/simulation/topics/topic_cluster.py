@@ -12,9 +12,8 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
-from tests.simulation.topics.history import History
+from tests.simulation.topics.history import History, OffsetHistory
 from tests.simulation.topics.holding import Holdings
-from tests.simulation.topics.offset_history import OffsetHistory
 from tests.simulation.topics.topic_plan import GROUPS_WITH_MEMBERS, TopicsPlan
 from tests.simulation.transport import Endpoint
 

@@ -1,41 +1,49 @@
-"""Faults of brokers, bookies and users of topics: each kind occurs at a separate rate.
+"""Faults of brokers, bookies and users of topics.
 
-Leaves drawing the rates to `topic_plan`.
+Each kind occurs at a separate rate. Some hit a coordinator in the middle of one piece of work,
+where chance rarely does.
 
 Invariants: every fault ends, at the latest at `heal`. No synced data of a bookie is lost.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, cast
+from unittest.mock import patch
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
+from broker_layer.log import state_log
+from broker_layer.log.ledger_list import LedgerList
+from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.state_loading import load_state
+from broker_layer.log.state_log import StateLog
+from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic_store import TopicStore
+from tests.simulation.faults import FaultsByRate
+from tests.simulation.network import HOST
 from tests.simulation.nodes import BookieNode, Node
-from tests.simulation.repairing.drains import Drains
-from tests.simulation.repairing.repairs import RepairDeaths
+from tests.simulation.repair import Drains, RepairDeaths
 from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
 from tests.simulation.topics.topic_cluster import TopicCluster
 
-Fault = Callable[[], Coroutine[None, None, None]]
 DOWN_S: Final = (0.1, 1.0, 5.0)
 STALL_S: Final = (0.5, 2.0, 6.0, 10.0)
 
 
-class TopicFaults:
-    """The faults of one run, from `start` to `heal`."""
+class TopicFaults(FaultsByRate):
+    """The faults of brokers, of their bookies and of their users."""
+
+    _cluster: TopicCluster
 
     def __init__(self, cluster: TopicCluster) -> None:
-        self.counts: dict[str, int] = {}
-        self._cluster = cluster
-        self._rng = random.Random(f"topic faults {cluster.topics_plan.seed}")
-        self._tasks: list[asyncio.Task[None]] = []
-        self._cuts: list[tuple[str, str]] = []
+        rng = random.Random(f"topic faults {cluster.topics_plan.seed}")
+        super().__init__(cluster, rng, STALL_S)
         self._drains = Drains(cluster)
-        self._kinds: dict[str, Fault] = {
+        self._kinds = {
             "kill_broker": self._kill_broker,
             "restart_broker": self._restart_broker,
             "pause_broker": self._pause_broker,
@@ -58,21 +66,10 @@ class TopicFaults:
             "drain_bookie": self._drains.change,
         }
 
-    def start(self) -> None:
-        """Start the faults."""
-        for kind, every_s in self._cluster.topics_plan.fault_every_s.items():
-            self._tasks.append(asyncio.create_task(self._repeat(kind, every_s)))
-
     async def heal(self) -> None:
         """End all faults, and start every machine again."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end()
         cluster = self._cluster
-        cluster.store_faults.stalled_until_s = 0.0
-        for source, target in self._cuts:
-            cluster.network.heal(source, target)
-        self._cuts.clear()
         await self._drains.heal()
         nodes: list[Node] = [
             *cluster.bookies,
@@ -86,16 +83,6 @@ class TopicFaults:
                 node.store.resume()
             node.is_wanted, node.is_on_purpose = True, False
             node.start()
-
-    async def _repeat(self, kind: str, every_s: float) -> None:
-        while True:
-            await asyncio.sleep(self._rng.expovariate(1.0 / every_s))
-            self._note(kind)
-            await self._kinds[kind]()
-
-    def _note(self, kind: str) -> None:
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        self._cluster.model.note("fault", kind)
 
     # -- brokers
 
@@ -141,7 +128,7 @@ class TopicFaults:
         broker.pause()
         if broker.store is not None:
             broker.store.suspend()
-        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        await asyncio.sleep(self._stall())
         broker.resume()
         if broker.store is not None:
             broker.store.resume()
@@ -152,7 +139,7 @@ class TopicFaults:
             store.expire()
 
     async def _suspend_broker(self) -> None:
-        await self._suspend(self._broker(), self._rng.choice(STALL_S) * self._rng.random())
+        await self._suspend(self._broker(), self._stall())
 
     async def _suspend(self, broker: BrokerNode, seconds: float) -> None:
         store = broker.store
@@ -168,7 +155,7 @@ class TopicFaults:
             self._begin(self._kill_now(broker))
             return
         pairs = _both_ways(broker.host, [each.host for each in self._cluster.bookies])
-        self._begin(self._cut_pairs(pairs, self._rng.choice(STALL_S) * self._rng.random()))
+        self._begin(self._cut_pairs(pairs, self._stall()))
 
     def suspend_midway(self, broker: BrokerNode, seconds: float) -> None:
         """Cut a broker off from the metadata service; its process calls this."""
@@ -209,7 +196,7 @@ class TopicFaults:
         pairs = _both_ways(broker.host, [each for each in hosts if each != broker.host])
         way = self._rng.choice((0, 1, None))
         chosen = pairs if way is None else pairs[way::2]
-        await self._cut_pairs(chosen, self._rng.choice(STALL_S) * self._rng.random())
+        await self._cut_pairs(chosen, self._stall())
 
     async def _elect(self) -> None:
         """Make another broker lead a partition, as a controller does."""
@@ -241,19 +228,16 @@ class TopicFaults:
         self._kill(self._bookie())
 
     async def _pause_bookie(self) -> None:
-        bookie = self._bookie()
-        bookie.pause()
-        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
-        bookie.resume()
+        await self._pause(self._bookie())
 
     async def _isolate_bookie(self) -> None:
         host = self._bookie().host
         brokers = [each.host for each in self._cluster.brokers]
-        seconds = self._rng.choice(STALL_S) * self._rng.random()
+        seconds = self._stall()
         await self._cut_pairs(_both_ways(host, brokers), seconds)
 
     async def _stall_store(self) -> None:
-        seconds = self._rng.choice(STALL_S) * self._rng.random()
+        seconds = self._stall()
         faults = self._cluster.store_faults
         faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.now_s + seconds)
 
@@ -266,31 +250,107 @@ class TopicFaults:
         self._kill(self._user())
 
     async def _pause_user(self) -> None:
-        user = self._user()
-        user.pause()
-        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
-        user.resume()
+        await self._pause(self._user())
 
     async def _cut_client(self) -> None:
         pairs = _both_ways(self._user().host, [self._broker().host])
         way = self._rng.choice((0, 1, None))
         chosen = pairs if way is None else pairs[way::2]
-        await self._cut_pairs(chosen, self._rng.choice(STALL_S) * self._rng.random())
-
-    async def _break_connection(self) -> None:
-        connections = self._cluster.network.connections()
-        if connections:
-            self._cluster.network.break_connection(self._rng.choice(connections))
-
-    async def _cut_pairs(self, pairs: list[tuple[str, str]], seconds: float) -> None:
-        for source, target in pairs:
-            self._cluster.network.cut(source, target)
-        self._cuts += pairs
-        await asyncio.sleep(seconds)
-        for source, target in pairs:
-            self._cuts.remove((source, target))
-            self._cluster.network.heal(source, target)
+        await self._cut_pairs(chosen, self._stall())
 
 
 def _both_ways(host: str, others: list[str]) -> list[tuple[str, str]]:
     return [pair for other in others for pair in ((host, other), (other, host))]
+
+
+AFTER_LAPSE_S: Final = 4.0
+"""Maximum time for which a load goes on after its session has lapsed."""
+
+
+class MidwayFaults:
+    """Faults that hit a coordinator in the middle of one piece of work, where chance rarely does.
+
+    - In the middle of the snapshot with which a coordinator begins a ledger, its broker dies, or
+    no bookie takes its adds any more. - While a coordinator loads a partition, the session of its
+    broker lapses; then it serves.
+
+    Invariant: from `heal` on, there are no such faults.
+    """
+
+    def __init__(self, seed: int, share: float) -> None:
+        self._rng = random.Random(f"midway faults {seed}")
+        self._share = share
+        self._faults: TopicFaults | None = None
+
+    def begin(self, faults: TopicFaults) -> None:
+        """Begin to hit coordinators, by means of other faults."""
+        self._faults = faults
+
+    def heal(self) -> None:
+        """End these faults."""
+        self._faults = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Follow what coordinators write and load."""
+        fill, load = StateLog._fill, load_state
+
+        async def begin_ledger(log: StateLog, writer: LedgerWriter) -> None:
+            if self._is_due():
+                writer = cast("LedgerWriter", _TornWriter(writer, self._rng, self._cut_off))
+            await fill(log, writer)
+
+        async def load_slowly(
+            ledgers: LedgerList, each: Callable[[bytes], None], config: LogConfig
+        ) -> bool:
+            is_whole = await load(ledgers, each, config)
+            if self._is_due():
+                await self._lapse()
+            return is_whole
+
+        with (
+            patch.object(StateLog, "_fill", begin_ledger),
+            patch.object(state_log, "load_state", load_slowly),
+        ):
+            yield
+
+    def _is_due(self) -> bool:
+        return self._faults is not None and self._rng.random() < self._share
+
+    async def _cut_off(self) -> None:
+        """Kill the broker that runs now, or cut it off from all bookies."""
+        if self._faults is not None:
+            self._faults.cut_off_midway(_broker_of(self._faults))
+            await asyncio.sleep(0)  # the process may be dead now
+
+    async def _lapse(self) -> None:
+        """Let the session of the broker that runs now lapse, and go on later."""
+        assert self._faults is not None
+        faults, broker = self._faults, _broker_of(self._faults)
+        session_s = broker.topics.topics_plan.base.session_timeout_s
+        faults.suspend_midway(broker, 2 * session_s + AFTER_LAPSE_S)
+        await asyncio.sleep(session_s + AFTER_LAPSE_S * self._rng.random())
+
+
+def _broker_of(faults: TopicFaults) -> BrokerNode:
+    """Return the broker whose process runs now."""
+    return next(each for each in faults.brokers if each.host == HOST.get())
+
+
+class _TornWriter:
+    """Writer that writes the first entries, and then is hit by a fault."""
+
+    def __init__(
+        self, writer: LedgerWriter, rng: random.Random, hit: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._writer = writer
+        self._rng = rng
+        self._hit = hit
+
+    async def append_many(self, entries: Iterable[bytes]) -> object:
+        """See `LedgerWriter.append_many`."""
+        given = list(entries)
+        first = self._rng.randint(1, len(given))
+        await self._writer.append_many(given[:first])
+        await self._hit()
+        return await self._writer.append_many(given[first:])

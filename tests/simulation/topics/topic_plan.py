@@ -12,9 +12,9 @@ from typing import Final
 
 from bookie.options import BookieOptions
 from ledger_client import ClientConfig, Quorum
+from tests.simulation import repair_plan
 from tests.simulation.network import NetworkOdds
 from tests.simulation.plan import Plan, Workload
-from tests.simulation.repairing import repair_plan
 from tests.simulation.store import StoreOdds
 
 FAULTS: Final = (

@@ -27,31 +27,25 @@ from broker_layer.log.settings.log_config import LogConfig, log_config
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.state_log import StateLog
 from broker_layer.options import BrokerOptions
+from tests.simulation.checkers.stored_metadata import watched_recoveries
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.network import HOST
-from tests.simulation.repairing.drains import check_removal
-from tests.simulation.repairing.repairs import start_repair
-from tests.simulation.repairing.writer_nodes import watched_recoveries
+from tests.simulation.repair import check_removal, start_repair
 from tests.simulation.run import Result, forget, run_to_end, undisturbed
 from tests.simulation.topics.broker_nodes import KafkaNode
-from tests.simulation.topics.careless import produce_carelessly
 from tests.simulation.topics.classic_members import share_classically
 from tests.simulation.topics.committing import audit_offsets, commit_offsets
 from tests.simulation.topics.consumer_members import share
-from tests.simulation.topics.ending import read_everything
+from tests.simulation.topics.deleting import recreate, trim
+from tests.simulation.topics.ending import Leaderships, check_leftovers, read_everything
 from tests.simulation.topics.kafka_client import KafkaClient, Unanswered
-from tests.simulation.topics.leaderships import Leaderships
-from tests.simulation.topics.leftovers import check_leftovers
-from tests.simulation.topics.midway_faults import MidwayFaults
-from tests.simulation.topics.producing import produce
+from tests.simulation.topics.producing import produce, produce_carelessly
 from tests.simulation.topics.reading import read
-from tests.simulation.topics.recreating import recreate
 from tests.simulation.topics.topic_cluster import TopicCluster
-from tests.simulation.topics.topic_faults import TopicFaults
+from tests.simulation.topics.topic_faults import MidwayFaults, TopicFaults
 from tests.simulation.topics.topic_plan import TopicsPlan, make_topics_plan
 from tests.simulation.topics.transacting import transact
-from tests.simulation.topics.trimming import trim
 
 START_S_MAX: Final = 60.0
 FINISH_S_MAX: Final = 90.0
@@ -175,7 +169,7 @@ class _Run:
         for user in cluster.users:
             user.start()
         faults = self._faults = TopicFaults(cluster)
-        faults.start()
+        faults.start(cluster.topics_plan.fault_every_s)
         self.midway.begin(faults)
         with watched_recoveries(cluster.writer_nodes):
             await self._suffer(Leaderships(cluster))

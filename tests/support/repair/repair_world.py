@@ -30,7 +30,7 @@ from tests.simulation.model import Model
 from tests.simulation.network import NetworkOdds
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.simulation.plan import Plan, make_plan
-from tests.simulation.repairing.repair_nodes import RepairNode
+from tests.simulation.repair import RepairNode
 from tests.simulation.run import forget
 from tests.simulation.store import StoreOdds
 

@@ -4,8 +4,9 @@ import pytest
 
 from ledger_client.protocol.recovery_read import CHUNK_ENTRIES
 from ledger_client.protocol.recovery_write import SPAN_BYTES_MAX
+from tests.simulation import reach_plan
+from tests.simulation import writing as bursts
 from tests.simulation.plan import make_plan
-from tests.simulation.reach import bursts, reach_plan
 from tests.simulation.run import run_seed
 
 BURST_SEED = 11

@@ -6,7 +6,7 @@ import pytest
 
 from ledger_client import LedgerError
 from metadata.ids import LedgerId
-from tests.simulation.checkers.callers import CallersChecker
+from tests.simulation.checkers.client_promises import CallersChecker
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.plan import make_plan

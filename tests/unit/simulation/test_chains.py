@@ -22,7 +22,7 @@ from metadata.store.interface import CompareAndSet, Create, Delete, Operation
 from metadata.store.memory import MemoryMetadataServer
 from tests.simulation.chains.answers import ChainAnswers
 from tests.simulation.chains.chain_checker import ChainChecker
-from tests.simulation.chains.one_writer import OneWriterChecker
+from tests.simulation.checkers.client_promises import OneWriterChecker
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.support.metadata.samples import open_ledger

@@ -1,6 +1,6 @@
 """Tests of the checker that reports two live processes under one bookie id."""
 
-from tests.simulation.checkers.holders import HoldersChecker
+from tests.simulation.checkers.bookie_answers import HoldersChecker
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 from bookie.files.disk import StoreTransaction
 from bookie.index.index_pages import INDEX_VERSION, CheckpointMeta, write_meta
+from tests.simulation.checkers.bookie_answers import MarksChecker
 from tests.simulation.checkers.checker import Checkers
-from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.disk import CrashableDisk, Platter
 from tests.simulation.index_store import MemoryStore
 from tests.simulation.loop import SimulationLoop

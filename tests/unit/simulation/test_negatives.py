@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from metadata.ids import LedgerId
+from tests.simulation.checkers.bookie_answers import NegativesChecker
 from tests.simulation.checkers.checker import Asked
-from tests.simulation.checkers.negatives import NegativesChecker
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.support.metadata.samples import open_ledger

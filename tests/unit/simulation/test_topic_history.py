@@ -7,8 +7,7 @@ import pytest
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.topics.ending import check_log
-from tests.simulation.topics.history import History, Leader, Seen, SentRecord
-from tests.simulation.topics.offset_history import OffsetHistory
+from tests.simulation.topics.history import History, Leader, OffsetHistory, Seen, SentRecord
 
 PLACE = ("orders", 0)
 GROUP = ("workers", 1)

@@ -1,7 +1,7 @@
 """Fault: an operator who does not reach the last members of an in-sync ledger closes it uncleanly.
 
 The writer may reach them, and goes on. Leaves the times to `tests.simulation.faults`, and what is
-stored to `tests.simulation.checkers.unclean`.
+stored to `tests.simulation.checkers.stored_metadata`.
 
 Invariants: no fragment is given up that names a member which the operator reached all the time,
 except a last one of which nothing was confirmed, with the one before it. A writer that

@@ -20,11 +20,11 @@ from ledger_client import (
     NotEnoughInSyncReplicasError,
     QuorumTimeoutError,
 )
-from tests.simulation.checkers.wholeness import see_all_members_return
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import note_error
+from tests.simulation.writing import see_all_members_return
 
 HOST: Final = "holder"
 AT_ONCE: Final = 16
