@@ -19,6 +19,8 @@ import asyncio
 import random
 from typing import Final
 
+from typing_extensions import override  # `typing` has it from 3.12 on
+
 from bookie.server.access import ServerAccess
 from bookie.server.client_logins import ClientLogins, LoginMode
 from bookie.server.connection import ClientConnection
@@ -45,13 +47,13 @@ from quire.identity.errors import SaslError
 from quire.identity.sasl.credentials import ScramMechanism, salted_password
 from quire.identity.sasl.scram_client import ScramClient
 from quire.identity.sasl.sessions import LOGIN_S_MAX
-from tests.fuzz.findings import Finding, Tally, describe, require
-from tests.fuzz.login_target import QuietAudit
+from tests.fuzz.episodes import EpisodeTarget, Visits
+from tests.fuzz.findings import Tally, require
+from tests.fuzz.login_target import SecretiveAudit
 from tests.fuzz.memory_transport import MemoryTransport
 from tests.fuzz.mutations import Mutator
-from tests.fuzz.server_episode import RecordingLog
 from tests.fuzz.wire_targets import BATCHES, REQUESTS
-from tests.simulation.loop import run_simulation, simulation_loop
+from tests.simulation.loop import simulation_loop
 from tests.support.bookie.manual_storage import ManualStorage
 from tests.support.security.sasl_parts import CREDENTIALS, ITERATIONS, PASSWORD, SALT, USERS
 
@@ -60,49 +62,27 @@ CLIENTS_PER_EPISODE: Final = 48
 MOVES_MAX: Final = 12
 SETTLE_S: Final = 0.001
 REFUSAL_S: Final = 0.2
-RECORDED_MAX: Final = 64
 SALTED: Final = {each: salted_password(each, PASSWORD, SALT, ITERATIONS) for each in ScramMechanism}
 """The slow part of the proofs, which is the same for each user of the tests."""
-
-
-class BookieLoginTarget:
-    """See `tests.fuzz.targets.Target`."""
-
-    name = "bookie_login"
-    weight = 0.25
-
-    def run_block(self, seed: int, number: int, tally: Tally) -> None:
-        """See `Target`."""
-        block = f"{self.name} {seed} {number}"
-        run_simulation(_Episode(random.Random(block), tally, block).run, number)
-
-    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
-        """See `Target`: the bytes alone, before a login."""
-        del is_forged
-        tally = Tally()
-        run_simulation(_Episode(random.Random(1), tally, "replay", data).run, 1)
-        return tally
 
 
 async def _no_key() -> bytes | None:
     return None
 
 
-class _Episode:
+class _Episode(Visits):
     """One bookie, and its clients."""
+
+    name = "bookie_login"
+    visits = CLIENTS_PER_EPISODE
 
     def __init__(
         self, rng: random.Random, tally: Tally, block: str, data: bytes | None = None
     ) -> None:
-        self.rng = rng
-        self.tally = tally
+        super().__init__(rng, tally, block, data)
+        self.log.audit = SecretiveAudit(lambda: 0.0)
         self.mutator = Mutator(rng, [encode_message(each) for each in REQUESTS])
-        self.recorded: list[bytes] = [b"n,,n=user,r=abc"]
-        """Messages of logins of all connections."""
-        self._log = RecordingLog()
-        self._log.audit = QuietAudit(lambda: 0.0)
-        self._block = block
-        self._data = data
+        self.recorded.append(b"n,,n=user,r=abc")
         self.storage: ManualStorage
         self.context: ServerContext
         self.logins: ClientLogins
@@ -119,43 +99,27 @@ class _Episode:
         access = ServerAccess(_no_key, loop.time, self.logins)
         limits, counters = ServerLimits(), ServerCounters()
         self.context = ServerContext(
-            BOOKIE, self.storage, access, limits, counters, self._log, loop.time
+            BOOKIE, self.storage, access, limits, counters, self.log, loop.time
         )
-        for _ in range(1 if self._data is not None else CLIENTS_PER_EPISODE):
-            talk = _Talk(self)
-            self.tally.inputs += 1
-            errors: list[BaseException] = []
-            try:
-                await talk.run(self._data)
-            except Exception as error:  # noqa: BLE001 - this is what is looked for
-                errors.append(error)
-            for failure in (*errors, *self._log.failures, *loop.failures):
-                what, where = describe(failure)
-                sent = bytes(talk.stream).hex()
-                self.tally.note(Finding(BookieLoginTarget.name, what, self._block, sent, where))
-            self._log.failures.clear()
-            loop.failures.clear()
+        await self.receive_visits()
         await self.logins.aclose()
         await store.aclose()
 
-    def record(self, message: bytes) -> None:
-        """Keep a message for other connections."""
-        if len(self.recorded) >= RECORDED_MAX:
-            self.recorded[int(self.rng.random() * RECORDED_MAX)] = message
-        else:
-            self.recorded.append(message)
+    @override
+    async def visit(self, stream: bytearray) -> None:
+        await _Talk(self, stream).run(self.data)
 
 
 class _Talk:
     """One client of an episode."""
 
-    def __init__(self, episode: _Episode) -> None:
+    def __init__(self, episode: _Episode, stream: bytearray) -> None:
         self._episode = episode
         self._rng = episode.rng
         self._connection = ClientConnection(episode.context)
         self._transport = MemoryTransport(self._connection)
         self._connection.connection_made(self._transport)
-        self.stream = bytearray()
+        self.stream = stream
         self._last_id = 0
         self._proved = ""
         """The user whose right proof was sent."""
@@ -336,3 +300,6 @@ class _Talk:
         require(not sessions.count, "a session is left")
         require(not context.connections, "a connection is left")
         require(not context.counters.requests_failed, "no request fails by our own error")
+
+
+BOOKIE_LOGIN: Final = EpisodeTarget(_Episode.name, 0.25, _Episode)

@@ -56,14 +56,13 @@ from quire.gateway.gateway_context import GatewayContext
 from quire.gateway.limits import GatewayCounters, GatewayLimits
 from quire.gateway.requests import MetadataRequests
 from quire.gateway.sessions import Sessions
-from quire.server.audit_log import AuditLog
-from tests.fuzz.findings import Finding, Tally, describe, require
+from tests.fuzz.episodes import EpisodeTarget, Visits
+from tests.fuzz.findings import Tally, require
 from tests.fuzz.memory_transport import MemoryTransport
 from tests.fuzz.mutations import Mutator
-from tests.fuzz.server_episode import RecordingLog
 from tests.fuzz.targets import ParserTarget
 from tests.fuzz.wire_targets import HOSTILE_MSGPACK
-from tests.simulation.loop import run_simulation, simulation_loop
+from tests.simulation.loop import simulation_loop
 from tests.support.metadata.samples import open_ledger, token
 
 CLIENTS_PER_EPISODE: Final = 48
@@ -139,25 +138,6 @@ def _check_reply(data: bytes, origin: bytes, is_sealed: bool) -> bool:
     return True
 
 
-class GatewayTarget:
-    """See `tests.fuzz.targets.Target`."""
-
-    name = "gateway"
-    weight = 0.25
-
-    def run_block(self, seed: int, number: int, tally: Tally) -> None:
-        """See `Target`."""
-        block = f"{self.name} {seed} {number}"
-        run_simulation(_Episode(random.Random(block), tally, block).run, number)
-
-    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
-        """See `Target`: the bytes alone, before a hello."""
-        del is_forged
-        tally = Tally()
-        run_simulation(_Episode(random.Random(1), tally, "replay", data).run, 1)
-        return tally
-
-
 class _WatchedStore(MemoryMetadataStore):
     """A store that requires that each call comes from a client that was greeted."""
 
@@ -179,12 +159,6 @@ class _WatchedStore(MemoryMetadataStore):
         return super().watch_value(path, callback, holder=holder)
 
 
-class _QuietAudit(AuditLog):
-    @override
-    def refused(self, act: str, *, who: str, peer: str, **values: object) -> None:
-        require(all(f"{each}" for each in (act, who, peer)), "a refusal names who and where")
-
-
 class _Transport(MemoryTransport):
     """Keeps what the gateway sent."""
 
@@ -197,30 +171,29 @@ class _Transport(MemoryTransport):
         self.sent += data
 
 
-class _Episode:
+class _Episode(Visits):
     """One gateway, and its clients."""
+
+    name = "gateway"
+    visits = CLIENTS_PER_EPISODE
 
     def __init__(
         self, rng: random.Random, tally: Tally, block: str, data: bytes | None = None
     ) -> None:
-        self._rng = rng
-        self._tally = tally
-        self._block = block
-        self._data = data
-        self._log = RecordingLog()
-        self._log.audit = _QuietAudit(lambda: 0.0)
+        super().__init__(rng, tally, block, data)
         self._mutator = Mutator(rng, (*FRAMES, *HELLOS))
         self._principal = ""
+        self._server = MemoryMetadataServer()
+        self._store = _WatchedStore(self._server)
+        self._context: GatewayContext
 
     async def run(self) -> None:
         """Serve all clients."""
-        loop = simulation_loop()
-        server = MemoryMetadataServer()
-        store = _WatchedStore(server)
+        store = self._store
         await store.create(REPAIR_KEY, SECRET)
         await store.create(PATH, encode_ledger_metadata(LEDGER))
         limits, counters = GatewayLimits(), GatewayCounters()
-        sessions = Sessions(store, self._rng, limits, counters, lambda: 6.0)
+        sessions = Sessions(store, self.rng, limits, counters, lambda: 6.0)
         requests = MetadataRequests(store, lambda _: NO_GRANTS, (), limits, "fuzz")
         context = GatewayContext(
             store,
@@ -229,51 +202,35 @@ class _Episode:
             lambda _: self._principal,
             limits,
             counters,
-            self._log,
-            loop.time,
+            self.log,
+            simulation_loop().time,
         )
-        for _ in range(1 if self._data is not None else CLIENTS_PER_EPISODE):
-            self._tally.inputs += 1
-            stream = bytearray()
-            errors: list[BaseException] = []
-            try:
-                await self._talk(context, store, server, stream)
-            except Exception as error:  # noqa: BLE001 - this is what is looked for
-                errors.append(error)
-            for failure in (*errors, *self._log.failures, *loop.failures):
-                what, where = describe(failure)
-                found = Finding(GatewayTarget.name, what, self._block, stream.hex(), where)
-                self._tally.note(found)
-            self._log.failures.clear()
-            loop.failures.clear()
+        self._context = context
+        await self.receive_visits()
         await context.aclose()
         await store.aclose()
 
-    async def _talk(
-        self,
-        context: GatewayContext,
-        store: _WatchedStore,
-        server: MemoryMetadataServer,
-        stream: bytearray,
-    ) -> None:
-        self._principal = self._rng.choice(("", ALICE))
+    @override
+    async def visit(self, stream: bytearray) -> None:
+        context, store, server = self._context, self._store, self._server
+        self._principal = self.rng.choice(("", ALICE))
         before = server.tree.change_count
         connection = ClientConnection(context)
         transport = _Transport(connection)
         connection.connection_made(transport)
         store.greeted = False
-        moves = [self._data] if self._data is not None else self._moves()
+        moves = [self.data] if self.data is not None else self._moves()
         for data in moves:
             stream += data
-            self._tally.frames += 1
-            await transport.deliver(data, self._rng)
+            self.tally.frames += 1
+            await transport.deliver(data, self.rng)
             await asyncio.sleep(SETTLE_S)
             store.greeted = connection._session is not None
             if not store.greeted:
                 require(len(transport.sent) <= SENT_BYTES_MAX, "answers are bounded")
             if transport.is_closing():
                 break
-        self._tally.accepted += store.greeted
+        self.tally.accepted += store.greeted
         store.greeted = True  # what runs ends
         transport.abort()
         await asyncio.sleep(SETTLE_S)
@@ -286,7 +243,7 @@ class _Episode:
 
     def _moves(self) -> list[bytes]:
         """Return deliveries: often a good hello first, then anything."""
-        rng = self._rng
+        rng = self.rng
         moves = [HELLOS[0]] if rng.random() < 0.5 else []
         for _ in range(1 + int(rng.random() * MOVES_MAX)):
             chance = rng.random()
@@ -299,3 +256,6 @@ class _Episode:
             else:
                 moves.append(bytes(self._mutator.mutate(self._mutator.pick())))
         return moves
+
+
+GATEWAY: Final = EpisodeTarget(_Episode.name, 0.25, _Episode)

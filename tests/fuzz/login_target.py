@@ -32,12 +32,10 @@ from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange
 from quire.identity.sasl.plain import PlainClient, parse_plain
 from quire.identity.sasl.scram_client import ScramClient
 from quire.identity.sasl.sessions import LOGIN_S_MAX
-from quire.server.audit_log import AuditLog
-from tests.fuzz.findings import Finding, Tally, describe, require
+from tests.fuzz.episodes import EpisodeTarget, QuietAudit, Visits
+from tests.fuzz.findings import Tally, require
 from tests.fuzz.kafka_targets import request_samples
 from tests.fuzz.mutations import Mutator
-from tests.fuzz.server_episode import RecordingLog
-from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.broker_layer.login_setting import (
     KafkaTransport,
     LoginClient,
@@ -56,7 +54,6 @@ REFUSAL_S: Final = 0.2
 SENT_BYTES_MAX: Final = 4 * 1024
 """Bound of the answers to one delivery before a login."""
 SESSION_MS: Final = 60_000
-RECORDED_MAX: Final = 64
 PLAIN_SHARE: Final = 0.04
 """Part of right proofs that use PLAIN: the check of a password takes 4 ms."""
 SCRAM: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
@@ -69,76 +66,44 @@ SALTED: Final = {
 """The slow part of the proofs, which is the same for each user of the tests."""
 
 
-class LoginTarget:
-    """See `tests.fuzz.targets.Target`."""
-
-    name = "login"
-    weight = 0.25
-
-    def run_block(self, seed: int, number: int, tally: Tally) -> None:
-        """See `Target`."""
-        block = f"{self.name} {seed} {number}"
-        run_simulation(_Episode(random.Random(block), tally, block).run, number)
-
-    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
-        """See `Target`: the bytes alone, before a login."""
-        del is_forged
-        tally = Tally()
-        run_simulation(_Episode(random.Random(1), tally, "replay", data).run, 1)
-        return tally
-
-
 QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
-class QuietAudit(AuditLog):
-    """Writes nothing, and checks what would be written."""
+class SecretiveAudit(QuietAudit):
+    """Checks that no secret would be written."""
 
     @override
     def refused(self, act: str, *, who: str, peer: str, **values: object) -> None:
-        require(all(f"{each}" for each in (act, who, peer)), "a refusal names who and where")
+        super().refused(act, who=who, peer=peer, **values)
         # A damaged message may have the password in the place of the user's name, which is quoted.
         logged = QUOTED.sub("", f"{values.get('reason')}")
         require(PASSWORD not in logged, "no secret is logged")
 
 
-class _Episode:
+class _Episode(Visits):
     """One broker, and its clients."""
+
+    name = "login"
+    visits = CLIENTS_PER_EPISODE
 
     def __init__(
         self, rng: random.Random, tally: Tally, block: str, data: bytes | None = None
     ) -> None:
-        self.rng = rng
-        self.tally = tally
-        self.log = RecordingLog()
-        self.log.audit = QuietAudit(lambda: 0.0)
+        super().__init__(rng, tally, block, data)
+        self.log.audit = SecretiveAudit(lambda: 0.0)
         self.setting = LoginSetting(session_ms_max=SESSION_MS, log=self.log)
         self.setting.on_served = self._check_served
         self.mutator = Mutator(rng, (*REQUESTS, VERSIONS, handshake_frame(SCRAM[0])))
-        self.recorded: list[bytes] = []
-        """Messages of logins of all connections."""
         self.talks: dict[int, _Talk] = {}
-        self._block = block
-        self._data = data
 
     async def run(self) -> None:
         """Serve all clients."""
-        loop = simulation_loop()
-        for _ in range(1 if self._data is not None else CLIENTS_PER_EPISODE):
-            talk = _Talk(self)
-            self.tally.inputs += 1
-            errors: list[BaseException] = []
-            try:
-                await talk.run(self._data)
-            except Exception as error:  # noqa: BLE001 - this is what is looked for
-                errors.append(error)
-            for failure in (*errors, *self.log.failures, *loop.failures):
-                what, where = describe(failure)
-                sent = bytes(talk.stream).hex()
-                self.tally.note(Finding(LoginTarget.name, what, self._block, sent, where))
-            self.log.failures.clear()
-            loop.failures.clear()
-            self.talks.clear()
+        await self.receive_visits()
+
+    @override
+    async def visit(self, stream: bytearray) -> None:
+        await _Talk(self, stream).run(self.data)
+        self.talks.clear()
 
     def _check_served(self, exchange: Exchange) -> None:
         talk = self.talks[exchange.requester.connection_id]
@@ -151,12 +116,12 @@ class _Episode:
 class _Talk:
     """One client of an episode."""
 
-    def __init__(self, episode: _Episode) -> None:
+    def __init__(self, episode: _Episode, stream: bytearray) -> None:
         self._episode = episode
         self._rng = episode.rng
         self._setting = episode.setting
         self._client: LoginClient = episode.setting.connect()
-        self.stream = bytearray()
+        self.stream = stream
         self.proved = ""
         """The user whose right proof was sent."""
         self.ends_s = 0.0
@@ -217,7 +182,7 @@ class _Talk:
             if is_last and mistake not in (0, 3) and message == right:
                 self._note_proof(user)
             self._note_plain(message)
-            self._record(message)
+            self._episode.record(message)
             message = await self._next(exchange, message)
 
     async def _next(self, exchange: SaslClientExchange, message: bytes) -> bytes | None:
@@ -310,13 +275,6 @@ class _Talk:
         nonce = f"{self._rng.getrandbits(64):x}"
         return ScramClient(ScramMechanism(name.value), user, PASSWORD, nonce, known)  # type: ignore[arg-type]
 
-    def _record(self, message: bytes) -> None:
-        recorded = self._episode.recorded
-        if len(recorded) >= RECORDED_MAX:
-            recorded[int(self._rng.random() * RECORDED_MAX)] = message
-        else:
-            recorded.append(message)
-
     async def _answered(self, frame: bytes) -> SaslAuthenticateResponse | None:
         """Send a message of a login; return the answer if it is one without an error."""
         answers = await self._send(frame, 1)
@@ -363,3 +321,6 @@ class _Talk:
         require(not context.announced.used_bytes, "announced bytes are left")
         require(not context.connections, "a connection is left")
         require(not context.counters.requests_failed, "no request fails by our own error")
+
+
+LOGIN: Final = EpisodeTarget(_Episode.name, 0.25, _Episode)

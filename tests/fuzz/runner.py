@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.fuzz.bookie_login_target import BookieLoginTarget
+from tests.fuzz.bookie_login_target import BOOKIE_LOGIN
 from tests.fuzz.client_episode import ClientTarget
 from tests.fuzz.disk_targets import disk_targets
 from tests.fuzz.findings import Finding, Tally, describe
-from tests.fuzz.gateway_target import GatewayTarget, gateway_parsers
+from tests.fuzz.gateway_target import GATEWAY, gateway_parsers
 from tests.fuzz.kafka_targets import kafka_targets
 from tests.fuzz.known import KNOWN
-from tests.fuzz.login_target import LoginTarget
+from tests.fuzz.login_target import LOGIN
 from tests.fuzz.sasl_target import sasl_target
-from tests.fuzz.server_episode import ServerTarget
+from tests.fuzz.server_episode import SERVER
 from tests.fuzz.stored_targets import stored_targets
 from tests.fuzz.targets import Target
 from tests.fuzz.watch import MEMORY_GROWTH_BYTES_MAX, forget_peak, hangs_noticed, peak_bytes
@@ -57,8 +57,8 @@ class Shared:
 def all_targets() -> dict[str, Target]:
     """Return every target by its name."""
     made: list[Target] = [*wire_targets(), *disk_targets(), *stored_targets(), *kafka_targets()]
-    made += [ServerTarget(), ClientTarget(), sasl_target(), LoginTarget(), BookieLoginTarget()]
-    made += [*gateway_parsers(), GatewayTarget()]
+    made += [SERVER, ClientTarget(), sasl_target(), LOGIN, BOOKIE_LOGIN]
+    made += [*gateway_parsers(), GATEWAY]
     return {target.name: target for target in made}
 
 

@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from typing_extensions import override  # `typing` has it from 3.12 on
-
 from bookie.config import KIB, StorageConfig
 from bookie.server.access import ServerAccess
 from bookie.server.connection import ClientConnection
@@ -46,7 +44,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import BookieId, EntryId, LedgerId
-from quire.server.server_log import ServerLog
+from tests.fuzz.episodes import EpisodeTarget, RecordingLog
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.good_client import GoodClient
 from tests.fuzz.memory_transport import MemoryTransport
@@ -54,7 +52,7 @@ from tests.fuzz.sealing import seal_batch
 from tests.fuzz.streams import RawFrame, StreamDamage, cut_stream
 from tests.fuzz.wire_targets import BATCHES, DIGEST_SEED, REQUESTS
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
-from tests.simulation.loop import run_simulation, simulation_loop
+from tests.simulation.loop import simulation_loop
 
 BOOKIE: Final = BookieId("bookie-a")
 STREAMS_PER_EPISODE: Final = 24
@@ -88,42 +86,6 @@ _BODIES: Final = (*(encode_message(each) for each in REQUESTS), *BATCHES)
 
 async def _read_key() -> bytes | None:
     return bytes(32)
-
-
-class RecordingLog(ServerLog):
-    """Records the server's own failures, which are findings, and writes nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda: 0.0)
-        self.failures: list[BaseException] = []
-
-    @override
-    def warning(self, event: str, **values: object) -> None:
-        str(values)
-
-    @override
-    def failure(self, event: str, error: BaseException | None, **values: object) -> None:
-        self.failures.append(error or RuntimeError(event))
-
-
-class ServerTarget:
-    """See `tests.fuzz.targets.Target`; a block is an episode."""
-
-    name = "server_connection"
-    weight = 1.0
-
-    def run_block(self, seed: int, number: int, tally: Tally) -> None:
-        """See `Target`."""
-        block = f"{self.name} {seed} {number}"
-        episode = _Episode(random.Random(block), tally, block, None)
-        run_simulation(episode.run, number)
-
-    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
-        """See `Target`: the stream alone, on an empty storage."""
-        del is_forged
-        tally = Tally()
-        run_simulation(_Episode(random.Random(1), tally, "replay", data).run, 1)
-        return tally
 
 
 class _Episode:
@@ -175,7 +137,7 @@ class _Episode:
 
     def _note(self, error: BaseException, stream: bytes) -> None:
         what, where = describe(error)
-        self._tally.note(Finding(ServerTarget.name, what, self._block, stream.hex(), where))
+        self._tally.note(Finding(SERVER.name, what, self._block, stream.hex(), where))
 
     async def _serve_bad_client(self) -> None:
         stream = self._make_stream() if self._stream is None else self._stream
@@ -331,3 +293,6 @@ def _asked_ids(frames: list[RawFrame]) -> Counter[tuple[bool, int]]:
             if not isinstance(request, _UNANSWERED):
                 asked[False, frame.request_id] += 1
     return asked
+
+
+SERVER: Final = EpisodeTarget("server_connection", 1.0, _Episode)

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
-from bookie.errors import PositionTakenError
 from typing_extensions import override
 
+from bookie.errors import PositionTakenError
 from bookie.wire.batch import build_batch
 from ledger_client.writing import outbox
 from metadata.store.interface import SessionState
