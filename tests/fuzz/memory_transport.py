@@ -15,6 +15,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.wire.frames import FRAME_BYTES_MAX, Frame, FrameAssembler
 from tests.fuzz.findings import require
+from tests.support.bookie.wire_client import feed
 
 PAUSES_MAX: Final = 20_000
 PAUSE_S: Final = 0.01
@@ -40,15 +41,7 @@ class MemoryTransport(asyncio.Transport):
 
     @override
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        view = memoryview(data)
-        at = 0
-        while at < len(view):
-            room = self._assembler.get_buffer()
-            count = min(len(room), len(view) - at)
-            room[:count] = view[at : at + count]
-            at += count
-            room.release()
-            self.frames += self._assembler.buffer_updated(count)
+        self.frames += feed(self._assembler, data)
 
     @override
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:

@@ -28,6 +28,7 @@ from metadata.ids import EntryId, LedgerId
 from metadata.repair.repair_key import read_or_create_repair_key
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.bookie.batches import make_batch, payload_of
+from tests.support.bookie.wire_client import feed
 
 WAIT_MS: Final = 30_000
 BYTES_MAX: Final = 1 << 20
@@ -66,7 +67,7 @@ class Wire(asyncio.Transport):
 
     @override
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        for frame in _feed(self._assembler, data):
+        for frame in feed(self._assembler, data):
             self._note(frame)
 
     @override
@@ -168,17 +169,6 @@ def batch_of(ledger_id: LedgerId, entries: str, options: Mapping[str, str]) -> b
     data = bytearray(make_batch(ledger_id, first, payloads, lac=int(options.get("lac", "-1"))).data)
     data[-1] ^= "damaged" in options
     return bytes(data)
-
-
-def _feed(assembler: FrameAssembler, data: bytes | bytearray | memoryview) -> list[Frame]:
-    frames: list[Frame] = []
-    while data:
-        room = assembler.get_buffer()
-        count = min(len(room), len(data))
-        room[:count] = data[:count]
-        data = data[count:]
-        frames += assembler.buffer_updated(count)
-    return frames
 
 
 def _show_reply(reply: m.Reply) -> str:

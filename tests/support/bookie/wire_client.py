@@ -158,13 +158,8 @@ class WireClient:
         data = await self.reader.read(65_536)
         if not data:
             raise EOFError("the bookie closed the connection")
-        while data:
-            room = self._assembler.get_buffer()
-            count = min(len(room), len(data))
-            room[:count] = data[:count]
-            data = data[count:]
-            for frame in self._assembler.buffer_updated(count):
-                self._keep(frame)
+        for frame in feed(self._assembler, data):
+            self._keep(frame)
 
     def _keep(self, frame: Frame) -> None:
         if frame.kind is FrameKind.ACKS:
@@ -175,6 +170,18 @@ class WireClient:
         else:
             assert frame.request_id not in self.frames, "a request was answered twice"
             self.frames[frame.request_id] = frame
+
+
+def feed(assembler: FrameAssembler, data: bytes | bytearray | memoryview) -> list[Frame]:
+    """Pass received bytes to an assembler, as a transport would."""
+    frames: list[Frame] = []
+    while data:
+        room = assembler.get_buffer()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        data = data[count:]
+        frames += assembler.buffer_updated(count)
+    return frames
 
 
 def payloads_of(entries: Entries) -> dict[int, bytes]:

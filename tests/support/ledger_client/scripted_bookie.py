@@ -43,6 +43,7 @@ from bookie.wire.messages import (
 from ledger_client.bookies.pool_link import BookieAddress
 from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId
+from tests.support.bookie.wire_client import feed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,18 +166,6 @@ class ScriptedBookie:
             kind = FrameKind.ENTRIES if isinstance(answer, bytes) else FrameKind.REPLY
             body = answer if isinstance(answer, bytes) else encode_message(answer)
             writer.write(frame_header(kind, frame.request_id, len(body)) + body)
-
-
-def feed(assembler: FrameAssembler, data: bytes) -> list[Frame]:
-    """Pass received bytes to an assembler, as a transport would."""
-    frames: list[Frame] = []
-    while data:
-        room = assembler.get_buffer()
-        count = min(len(room), len(data))
-        room[:count] = data[:count]
-        data = data[count:]
-        frames += assembler.buffer_updated(count)
-    return frames
 
 
 class ScriptedAddresses:
