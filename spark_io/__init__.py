@@ -4,17 +4,15 @@ Leaves reading and writing entries to `ledger_client`. The package can be import
 what needs PySpark reports that when it is used.
 
 - `common_options`: options that all data sources share.
-- `columns`: comparison of the columns of a DataFrame with those of a data source.
-- `identities`: identities of chains, ledgers and topics in the offsets of streams.
+- `ranges`: ranges of ledgers, packed, and split into parts.
+- `offsets`: what the offsets of all streams share: identities, and limits of micro-batches.
+- `readers`: what Spark calls of both data sources, for batch queries and for streams.
+- `workers`: clients of Spark's Python workers, and the errors that they report.
 - `progress`: backlog of a streaming query.
-- `streaming_query`: identity of the streaming query that a task belongs to.
-- `refused_stream`: reader of a stream that was refused.
-- `worker_client`: one ledger client per process and cluster.
 - `launching`: starts Spark where only Python packages are installed.
 - `errors`: failures of Spark jobs.
-- `sentence_first`: errors whose text comes first in Spark's message.
+- `payloads`: payloads of ledgers as columns.
 - `ledgers/`: data source of ledgers.
-- `payloads/`: payloads of ledgers as columns.
 - `topics/`: data source of topics.
 - `pipelines/`: jobs.
 """
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_io.ledgers.source import LedgerDataSource
-    from spark_io.topics.topic_source import TopicDataSource
+    from spark_io.topics.source import TopicDataSource
 
 __all__ = ["LedgerDataSource", "TopicDataSource", "register"]
 
@@ -41,7 +39,7 @@ def register(spark: "SparkSession") -> None:
     """
     from spark_io.launching import make_active, use_this_python  # noqa: PLC0415
     from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415 - only now PySpark is needed
-    from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
+    from spark_io.topics.source import TopicDataSource  # noqa: PLC0415
 
     use_this_python(spark)
     make_active(spark)
@@ -57,7 +55,7 @@ if not TYPE_CHECKING:  # type checkers would take any name for one that exists
 
             return LedgerDataSource
         if name == "TopicDataSource":
-            from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
+            from spark_io.topics.source import TopicDataSource  # noqa: PLC0415
 
             return TopicDataSource
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Any, Final
 
 from ledger_client import ClientConfig
 from metadata.errors import InvalidUriError
@@ -46,6 +46,13 @@ class ClientOptions:
 
 PARTITIONS_MAX: Final = 100_000
 """Maximum of minPartitions: Spark holds each task's input in the driver."""
+SPLIT_BYTES: Final = 64 * 2**20
+ARROW_BATCH_BYTES: Final = 2 * 2**20
+ARROW_BATCH_BYTES_MAX: Final = 512 * 2**20
+"""Maximum of arrowBatchBytes: a batch is larger by what was received last, and Arrow's offsets in a
+binary column end at 2 GiB.
+"""
+BATCH_MAX: Final = 2**63 - 1
 
 
 class OptionReader:
@@ -118,6 +125,64 @@ class OptionReader:
         return int(text)
 
 
+@dataclass(frozen=True, slots=True)
+class CommonReadOptions:
+    """What the reads of all data sources share."""
+
+    client: ClientOptions
+    starting_offsets: str
+    ending_offsets: str
+    split_bytes: int
+    split_entries: int | None
+    min_partitions: int
+    arrow_batch_bytes: int
+    fail_on_data_loss: bool
+    max_entries_per_trigger: int | None
+    """Maximum number of entries, or of offsets of a topic, in a micro-batch."""
+    max_bytes_per_trigger: int | None
+
+
+def common_reading(given: OptionReader) -> dict[str, Any]:
+    """Return the fields of CommonReadOptions. Raises OptionError."""
+    per_trigger = given.positive("maxEntriesPerTrigger")
+    if given.text("maxOffsetsPerTrigger") is not None:
+        if per_trigger is not None:
+            raise OptionError(
+                "maxOffsetsPerTrigger", "means the same as maxEntriesPerTrigger: give one"
+            )
+        per_trigger = given.positive("maxOffsetsPerTrigger")
+    size = given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX)
+    return {
+        "client": client_options(given),
+        "starting_offsets": given.text("startingOffsets") or EARLIEST,
+        "ending_offsets": given.text("endingOffsets") or LATEST,
+        "split_bytes": given.size("splitBytes") or SPLIT_BYTES,
+        "split_entries": given.positive("splitEntries"),
+        "min_partitions": given.positive("minPartitions", most=PARTITIONS_MAX) or 1,
+        "arrow_batch_bytes": size or ARROW_BATCH_BYTES,
+        "fail_on_data_loss": given.truth("failOnDataLoss", default=True),
+        "max_entries_per_trigger": per_trigger,
+        "max_bytes_per_trigger": given.size("maxBytesPerTrigger"),
+    }
+
+
+def numbered_batch(given: OptionReader) -> tuple[str, int | None]:
+    """Return the name of a job and the number of its run, as given. Raises OptionError."""
+    application, batch = given.text("txnAppId") or "", given.natural("txnVersion")
+    if batch is not None and not application:
+        raise OptionError("txnVersion", "needs txnAppId, which is missing")
+    if batch is not None and batch > BATCH_MAX:
+        raise OptionError("txnVersion", f"{batch} is over {BATCH_MAX}")
+    return application, batch
+
+
+def require_number(application: str, batch: int | None) -> None:
+    """Raise OptionError if a batch job has a name, and its run no number."""
+    if application and batch is None:
+        why = "missing: a batch job with txnAppId must number its runs 0, 1, 2, ..."
+        raise OptionError("txnVersion", why)
+
+
 def client_options(given: OptionReader) -> ClientOptions:
     """Return the access to the cluster. Raises OptionError."""
     metadata = given.text("metadata")
@@ -160,13 +225,6 @@ def _config(given: OptionReader) -> ClientConfig:
         return ClientConfig(**changed)  # type: ignore[arg-type]  # each is of its default's type
     except ValueError as error:
         raise OptionError("client.*", str(error)) from error
-
-
-def refuse_end_of_stream(ending_offsets: str) -> None:
-    """Raise OptionError if a stream was given an end."""
-    if ending_offsets.lower() != LATEST:
-        why = "a stream has no end: use a batch query, or Trigger.AvailableNow for what is there"
-        raise OptionError("endingOffsets", why)
 
 
 def _value_like(default: object, text: str, *, is_optional: bool) -> int | float | bool | None:

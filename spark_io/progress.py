@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from spark_io.errors import OffsetError
-from spark_io.identities import separated
+from spark_io.offsets import separated
 
 
 def entries_behind(progress: Mapping[str, object]) -> int | None:

@@ -138,8 +138,8 @@ async def _measure_planning(bench: Bench, metadata: str) -> None:
 
 
 def _plan(options: dict[str, str]) -> int:
-    from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
     from spark_io.ledgers.options import ReadOptions  # noqa: PLC0415
+    from spark_io.ledgers.readers import LedgerBatchReader  # noqa: PLC0415
 
     return len(LedgerBatchReader(ReadOptions.of(options)).partitions())
 

@@ -97,8 +97,8 @@ def _timed(work: Callable[[], object]) -> tuple[float, object]:
 
 def _plan(options: dict[str, str]) -> dict[str, float]:
     """Plan a query as Spark's planner does; return the costs."""
-    from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415 - part of an extra
     from spark_io.ledgers.options import ReadOptions  # noqa: PLC0415
+    from spark_io.ledgers.readers import LedgerBatchReader  # noqa: PLC0415 - part of an extra
 
     start = perf_counter()
     parts = LedgerBatchReader(ReadOptions.of(options)).partitions()
@@ -130,8 +130,8 @@ def _read(options: dict[str, str]) -> dict[str, float]:
     """Read all parts of a query in this process, as tasks do one after the other; return the
     costs. Processor time depends less on what else the machine does.
     """
-    from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
     from spark_io.ledgers.options import ReadOptions  # noqa: PLC0415
+    from spark_io.ledgers.readers import LedgerBatchReader  # noqa: PLC0415
 
     reader = LedgerBatchReader(ReadOptions.of(options))
     parts = reader.partitions()

@@ -2,20 +2,25 @@
 
 Leaves their use to the readers and the writers; docs/spark.md lists them with their defaults.
 
+Spark's own filters come after reading (decision 0011). So a query that wants little of much names
+it by options: its bounds.
+
 Invariants: an option that is unknown, malformed or contradicts another is an OptionError that lists
 the valid ones; names of options are compared without regard to case, as in Spark.
 
-Source: Spark design, "Reading" and "Writing: exactly once".
+Source: Spark design, "Reading" and "Writing: exactly once"; docs/spark.md, "Reading a part".
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from ledger_client import (
     AS_STORED,
     Encryption,
+    Fragment,
     LedgerError,
     Quorum,
     StoredPayloads,
@@ -25,27 +30,19 @@ from metadata.errors import InvalidChainNameError
 from metadata.ids import is_ledger_id
 from metadata.ledgers.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
 from spark_io.common_options import (
-    EARLIEST,
-    LATEST,
-    PARTITIONS_MAX,
     SHARED,
     ClientOptions,
+    CommonReadOptions,
     OptionReader,
     client_options,
+    common_reading,
+    numbered_batch,
 )
 from spark_io.errors import OptionError
-from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS, Bounds
+from spark_io.ranges import EntryRange
 
 MIB: Final = 1024 * 1024
-SPLIT_BYTES: Final = 64 * MIB
-ARROW_BATCH_BYTES: Final = 2 * MIB
-ARROW_BATCH_BYTES_MAX: Final = 512 * MIB
-"""Maximum of arrowBatchBytes: a batch is larger by what was received last, and Arrow's offsets in a
-binary column end at 2 GiB.
-"""
 LEDGERS_NAMED_MAX: Final = 100_000
-BATCH_MAX: Final = 2**63 - 1
-
 KEY_FILE: Final = "keyFile"
 RECOVER_OPEN: Final = "recoverOpenLedgers"
 INCLUDE_VALUE: Final = "includeValue"
@@ -53,6 +50,16 @@ INCLUDE_LINK: Final = "includeLink"
 PAYLOAD_FORMAT: Final = "payloadFormat"
 PAYLOAD_SCHEMA: Final = "payloadSchema"
 CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
+BOUNDS: Final = (
+    "startingLink",
+    "endingLink",
+    "startingTime",
+    "endingTime",
+    "startingEntry",
+    "endingEntry",
+    "fragments",
+)
+FRAGMENTS_NAMED_MAX: Final = 1_000
 READING: Final = (
     KEY_FILE,
     PAYLOAD_FORMAT,
@@ -112,22 +119,93 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class Bounds:
+    """Limits of a batch query. An end is exclusive; None means no limit."""
+
+    first_link: int = 0
+    end_link: int | None = None
+    first_ms: int | None = None
+    end_ms: int | None = None
+    first_entry: int = 0
+    end_entry: int | None = None
+    fragments: tuple[int, ...] = ()
+    """Numbers of the fragments to read; empty for all."""
+
+    @classmethod
+    def of(cls, given: OptionReader) -> "Bounds":
+        """Check the options. Raises OptionError."""
+        found = cls(
+            first_link=given.natural("startingLink") or 0,
+            end_link=given.natural("endingLink"),
+            first_ms=_time(given, "startingTime"),
+            end_ms=_time(given, "endingTime"),
+            first_entry=given.natural("startingEntry") or 0,
+            end_entry=given.natural("endingEntry"),
+            fragments=_fragments(given),
+        )
+        has_links = found.first_link > 0 or found.end_link is not None
+        if has_links and not given.text("chain"):
+            raise OptionError("startingLink", "startingLink and endingLink need the option chain")
+        _require_order("Link", found.first_link, found.end_link)
+        _require_order("Time", found.first_ms or 0, found.end_ms)
+        _require_order("Entry", found.first_entry, found.end_entry)
+        return found
+
+    def is_within_time(self, time_ms: int) -> bool:
+        """Return whether a time is within the bounds."""
+        is_late_enough = self.first_ms is None or time_ms >= self.first_ms
+        return is_late_enough and (self.end_ms is None or time_ms < self.end_ms)
+
+    def wants(self, entry_id: int) -> bool:
+        """Return whether an entry is before the end of the entries to read."""
+        return self.end_entry is None or entry_id < self.end_entry
+
+    def entries(self, ranges: Iterable[EntryRange]) -> Iterable[EntryRange]:
+        """Return the ranges without the entries that are outside the bounds."""
+        if not self.first_entry and self.end_entry is None:
+            return ranges
+        first, end = self.first_entry, self.end_entry
+        clipped = (
+            replace(
+                each,
+                first=max(each.first, first),
+                last=each.last if end is None else min(each.last, end - 1),
+            )
+            for each in ranges
+        )
+        return (each for each in clipped if each.count > 0)
+
+    def of_fragments(
+        self, ranges: Iterable[EntryRange], fragments: Mapping[int, tuple[Fragment, ...]]
+    ) -> Iterator[EntryRange]:
+        """Yield the parts of ranges that are in the wanted fragments of their ledgers. A ledger
+        whose fragments are not known stays whole.
+        """
+        for each in ranges:
+            if each.ledger_id not in fragments:
+                yield each
+                continue
+            begins = [fragment.first_entry_id for fragment in fragments[each.ledger_id]]
+            for number in self.fragments:
+                if number >= len(begins):
+                    continue
+                end = begins[number + 1] if number + 1 < len(begins) else each.last + 1
+                part = replace(
+                    each, first=max(each.first, begins[number]), last=min(each.last, end - 1)
+                )
+                if part.count > 0:
+                    yield part
+
+
+NO_BOUNDS: Final = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions(CommonReadOptions):
     """A checked set of options to read with."""
 
-    client: ClientOptions
     selection: Selection
-    starting_offsets: str
-    ending_offsets: str
-    split_bytes: int
-    split_entries: int | None
-    min_partitions: int
-    arrow_batch_bytes: int
     include_value: bool
-    fail_on_data_loss: bool
-    """Whether a stream continues from offsets that have no identities."""
-    max_entries_per_trigger: int | None
-    max_bytes_per_trigger: int | None
     key_file: str | None = None
     """File with the keys of encrypted ledgers, at this path on the driver and on each executor:
     keys are never part of a plan.
@@ -145,29 +223,11 @@ class ReadOptions:
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check the options of a read. Raises OptionError."""
         given = OptionReader(options, (*SHARED, *READING))
-        per_trigger = given.positive("maxEntriesPerTrigger")
-        if given.text("maxOffsetsPerTrigger") is not None:
-            if per_trigger is not None:
-                raise OptionError(
-                    "maxOffsetsPerTrigger", "means the same as maxEntriesPerTrigger: give one"
-                )
-            per_trigger = given.positive("maxOffsetsPerTrigger")
         return cls(
-            client=client_options(given),
+            **common_reading(given),
             selection=_selection(given),
-            starting_offsets=given.text("startingOffsets") or EARLIEST,
-            ending_offsets=given.text("endingOffsets") or LATEST,
-            split_bytes=given.size("splitBytes") or SPLIT_BYTES,
-            split_entries=given.positive("splitEntries"),
-            min_partitions=given.positive("minPartitions", most=PARTITIONS_MAX) or 1,
-            arrow_batch_bytes=(
-                given.size("arrowBatchBytes", most=ARROW_BATCH_BYTES_MAX) or ARROW_BATCH_BYTES
-            ),
             include_value=given.truth(INCLUDE_VALUE, default=True),
             include_link=given.truth(INCLUDE_LINK, default=False),
-            fail_on_data_loss=given.truth("failOnDataLoss", default=True),
-            max_entries_per_trigger=per_trigger,
-            max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
             key_file=_key_file(given),
             as_stored=given.truth("asStored", default=False),
             bounds=Bounds.of(given),
@@ -196,11 +256,7 @@ class WriteOptions:
         chain = given.text("chain")
         if not chain:
             raise OptionError("chain", "missing: name the chain to which the ledgers are added")
-        application, batch = given.text("txnAppId") or "", given.natural("txnVersion")
-        if batch is not None and not application:
-            raise OptionError("txnVersion", "needs txnAppId, which is missing")
-        if batch is not None and batch > BATCH_MAX:
-            raise OptionError("txnVersion", f"{batch} is over {BATCH_MAX}")
+        application, batch = numbered_batch(given)
         if len(application) > APPLICATION_CHARACTERS_MAX:
             raise OptionError("txnAppId", f"is over {APPLICATION_CHARACTERS_MAX} characters")
         digest = given.text("digest") or "crc32c"
@@ -321,3 +377,35 @@ def _quorum(given: OptionReader) -> Quorum:
         return Quorum(ensemble=ensemble, write=write, ack=ack)
     except ValueError as error:
         raise OptionError("ensemble", str(error)) from error
+
+
+def _require_order(name: str, start: int, end: int | None) -> None:
+    if end is not None and end < start:
+        why = f"{end} is before its start, {start} (starting{name}): give an end that is not below"
+        raise OptionError(f"ending{name}", why)
+
+
+def _time(given: OptionReader, name: str) -> int | None:
+    """Return a time in milliseconds since 1970. Raises OptionError."""
+    text = given.text(name)
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        why = f"{text!r} is not a time: write 2026-11-28T12:00:00Z, or milliseconds since 1970"
+        raise OptionError(name, why) from error
+    if time.tzinfo is None:
+        raise OptionError(name, f"{text!r} has no time zone: write {time.isoformat()}Z for UTC")
+    return round(time.timestamp() * 1000)
+
+
+def _fragments(given: OptionReader) -> tuple[int, ...]:
+    text = given.text("fragments")
+    if text is None:
+        return ()
+    parts = text.replace(" ", "").split(",")
+    if not all(part.isdecimal() for part in parts) or len(parts) > FRAGMENTS_NAMED_MAX:
+        why = f"{text!r} is not a list of at most {FRAGMENTS_NAMED_MAX} numbers: write 0 or 0,2"
+        raise OptionError("fragments", why)
+    return tuple(sorted({int(part) for part in parts}))

@@ -1,12 +1,12 @@
 """Positions in ledgers and chains: the start of a query, the end of a micro-batch.
 
-Leaves the ends of ledgers to `selecting` and `stream`. Pure.
+Leaves the ends of ledgers to `selecting` and `following`. Pure.
 
 Format of an offset, a JSON object. Named ledgers: {"17": 5, "18": 0}, the next entry of each. A
 chain: {"link": 3, "ledger": 0, "entry": 12}, the number of the link, the place of the ledger within
 the link, and the next entry. After the last link, the offset is the next link's number, ledger 0,
 entry 0. The stored offset has the identities of the ledgers or of the chain too
-(`spark_io.identities`).
+(`spark_io.offsets`).
 
 Invariants: an end is exclusive; a position never goes back; every entry between two positions is
 read exactly once.
@@ -17,12 +17,18 @@ Source: Spark design, "Reading".
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
-from spark_io.identities import Identities, check_option, separated
-from spark_io.ledgers.splits import EntryRange, KnownLedger
+from spark_io.offsets import (
+    Identities,
+    MicroBatchLimits,
+    check_option,
+    require_order,
+    separated,
+    shares,
+)
+from spark_io.ranges import EntryRange, LinkRanges
 
 LedgerOffsets = dict[int, int]
 """Next entry of each named ledger."""
@@ -50,40 +56,6 @@ class ChainPosition:
         return cls(*(int(str(value)) for value in values))
 
 
-@dataclass(frozen=True, slots=True)
-class MicroBatchLimits:
-    """Maximum size of one micro-batch; None means no limit."""
-
-    entries: int | None = None
-    size: int | None = None
-
-    def share_of(self, entries: int, size: float) -> float:
-        """Return the allowed share of a backlog, 0 to 1."""
-        share = 1.0
-        if self.entries is not None and entries:
-            share = min(share, self.entries / entries)
-        if self.size is not None and size:
-            share = min(share, self.size / size)
-        return share
-
-    def entries_of(self, entry_bytes: float) -> float:
-        """Return the allowed number of entries of a size."""
-        by_size = float("inf") if self.size is None else max(1.0, self.size / max(1.0, entry_bytes))
-        return min(float("inf") if self.entries is None else self.entries, by_size)
-
-    def without(self, entries: int, entry_bytes: float) -> "MicroBatchLimits":
-        """Return the rest of the allowance after `entries` entries."""
-        size = (
-            None if self.size is None else max(0, self.size - ceil(entries * max(1.0, entry_bytes)))
-        )
-        return MicroBatchLimits(None if self.entries is None else self.entries - entries, size)
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether the allowance is used up."""
-        return self.entries == 0 or self.size == 0
-
-
 def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
     """Parse the stored offsets of named ledgers. Raises OffsetError."""
     found: LedgerOffsets = {}
@@ -96,16 +68,16 @@ def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
     return found
 
 
-def identities_of(known: Iterable[KnownLedger]) -> Identities:
+def identities_of(known: Iterable[EntryRange]) -> Identities:
     """Return the identities of ledgers by their ids."""
     return {str(each.ledger_id): each.creation_token.hex() for each in known}
 
 
 def starts_and_ends(
-    known: Iterable[KnownLedger],
+    known: Iterable[EntryRange],
     starting: str,
     ending: str,
-    range_to: Callable[[KnownLedger, int, int], EntryRange] = KnownLedger.range_from,
+    range_to: Callable[[EntryRange, int, int], EntryRange] = EntryRange.part,
 ) -> Iterator[EntryRange]:
     """Return the range of each ledger that a batch query covers; `range_to` returns those up to an
     end that the option names. Raises OptionError.
@@ -113,7 +85,7 @@ def starts_and_ends(
     first = _chosen("startingOffsets", starting, known, EARLIEST)
     ends = _chosen("endingOffsets", ending, known, LATEST)
     ranges = (
-        each.range_from(first.get(each.ledger_id, 0))
+        each.part(first.get(each.ledger_id, 0))
         if (end := ends.get(each.ledger_id)) is None
         else range_to(each, first.get(each.ledger_id, 0), end)
         for each in known
@@ -126,15 +98,7 @@ def check_bounds(starting: str, ending: str) -> None:
     OptionError.
     """
     first, _ = _parsed("startingOffsets", starting, EARLIEST)
-    end, _ = _parsed("endingOffsets", ending, LATEST)
-    for ledger_id, stop in end.items():
-        start = first.get(ledger_id, 0)
-        if stop < start:
-            raise OptionError(
-                "endingOffsets",
-                f"entry {stop} of ledger {ledger_id} is before its start, entry {start} "
-                "(startingOffsets): give an end that is not below the start",
-            )
+    require_order(first, ends_given(ending), lambda ledger_id: f"ledger {ledger_id}", "entry")
 
 
 def ends_given(ending: str) -> LedgerOffsets:
@@ -154,7 +118,7 @@ def _parsed(option: str, text: str, whole: str) -> tuple[LedgerOffsets, Identiti
         raise OptionError(option, text) from error
 
 
-def _chosen(option: str, text: str, known: Iterable[KnownLedger], whole: str) -> LedgerOffsets:
+def _chosen(option: str, text: str, known: Iterable[EntryRange], whole: str) -> LedgerOffsets:
     """Return the parsed offsets, if they are of ledgers that are read."""
     offsets, recorded = _parsed(option, text, whole)
     if not offsets and not recorded:
@@ -168,37 +132,19 @@ def _chosen(option: str, text: str, known: Iterable[KnownLedger], whole: str) ->
 
 
 def advance_ledgers(
-    known: Sequence[KnownLedger], start: LedgerOffsets, allowance: MicroBatchLimits
+    known: Sequence[EntryRange], start: LedgerOffsets, limits: MicroBatchLimits
 ) -> LedgerOffsets:
-    """Return the end of a micro-batch of named ledgers: each ledger gets a share in proportion to
-    its backlog, and remaining single entries go to the first ledgers.
-    """
-    left = [max(0, each.end - start.get(each.ledger_id, 0)) for each in known]
+    """Return the end of a micro-batch of named ledgers."""
+    begin = {each.ledger_id: start.get(each.ledger_id, 0) for each in known}
+    left = [max(0, each.end - begin[each.ledger_id]) for each in known]
     size = sum(count * each.entry_bytes for count, each in zip(left, known, strict=True))
-    share = allowance.share_of(sum(left), size)
-    taken = [int(count * share) for count in left]
-    wanted = sum(left) if share >= 1 else allowance.entries
-    spare = 1 if wanted is None and not any(taken) else (wanted or 0) - sum(taken)
-    if allowance.size is not None and share < 1 and any(taken):
-        spare = 0
-    end = dict(start)
-    for count, take, each in zip(left, taken, known, strict=True):
-        more = 1 if spare > 0 and take < count else 0
-        spare -= more
-        end[each.ledger_id] = start.get(each.ledger_id, 0) + take + more
-    return end
-
-
-@dataclass(frozen=True, slots=True)
-class LinkedLedgers:
-    """One link of a chain with its ledgers."""
-
-    index: int
-    ledgers: tuple[KnownLedger, ...]
+    taken = shares(left, limits.count_of(sum(left), size))
+    moved = zip(begin.items(), taken, strict=True)
+    return start | {ledger_id: at + count for (ledger_id, at), count in moved}
 
 
 def end_of_chain(
-    links: Sequence[LinkedLedgers], next_index: int, begin: ChainPosition | None = None
+    links: Sequence[LinkRanges], next_index: int, begin: ChainPosition | None = None
 ) -> ChainPosition:
     """Return the position after all readable entries from `begin` on, at most in the first open
     ledger.
@@ -206,29 +152,29 @@ def end_of_chain(
     for link in links:
         for place, ledger in enumerate(link.ledgers):
             is_behind = begin is None or ChainPosition(link.index, place + 1) > begin
-            if is_behind and not ledger.is_closed:
+            if is_behind and ledger.is_open:
                 return ChainPosition(link.index, place, ledger.end)
     return ChainPosition(next_index)
 
 
 def advance_chain(
-    links: Sequence[LinkedLedgers],
+    links: Sequence[LinkRanges],
     start: ChainPosition,
     end: ChainPosition,
-    allowance: MicroBatchLimits,
+    limits: MicroBatchLimits,
 ) -> ChainPosition:
-    """Return the end of a micro-batch of a chain: `end`, or earlier if the allowance is used up."""
+    """Return the end of a micro-batch of a chain: `end`, or earlier if the limits is used up."""
     at = start
     for part in chain_parts(links, start, end):
-        piece = part.ledger.range_from(part.first, part.end)
+        piece = part.ledger.part(part.first, part.end)
         if piece.count <= 0:
             continue
-        room = allowance.entries_of(piece.entry_bytes)
+        room = limits.entries_of(piece.entry_bytes)
         if piece.count > room:
             return replace(part.place, entry=piece.first + int(room))
-        allowance = allowance.without(piece.count, piece.entry_bytes)
+        limits = limits.without(piece.count, piece.entry_bytes)
         at = replace(part.place, entry=piece.last + 1)
-        if allowance.is_used_up:
+        if limits.is_used_up:
             return at
     return max(at, end)
 
@@ -239,7 +185,7 @@ class ChainPart:
 
     place: ChainPosition
     """Entry 0 of the ledger."""
-    ledger: KnownLedger
+    ledger: EntryRange
     first: int
     end: int | None
     """The entry after the last, if the second position is in this ledger; None for all others,
@@ -248,7 +194,7 @@ class ChainPart:
 
 
 def chain_parts(
-    links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition
+    links: Sequence[LinkRanges], start: ChainPosition, end: ChainPosition
 ) -> Iterator[ChainPart]:
     """Yield the ledgers that have entries from one position up to, but not including, another."""
     for link in links:

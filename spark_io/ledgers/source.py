@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from spark_io.columns import require_columns
 from spark_io.common_options import SHARED, OptionReader
 from spark_io.errors import SchemaError
 from spark_io.ledgers.options import INCLUDE_LINK, INCLUDE_VALUE, READING, ReadOptions, WriteOptions
-from spark_io.sentence_first import sentence_first
+from spark_io.readers import describe_columns, require_columns, stream_reader
+from spark_io.workers import sentence_first
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from spark_io.ledgers.batch import LedgerBatchReader
+    from spark_io.ledgers.readers import LedgerBatchReader
     from spark_io.ledgers.write import LedgerBatchWriter, LedgerStreamWriter
-    from spark_io.payloads.payload_columns import PayloadColumns
+    from spark_io.payloads import PayloadColumns
 
 WRITABLE = ("binary", "string")
 
@@ -39,7 +39,7 @@ class LedgerDataSource(DataSource):
         are not wanted.
         """
         from spark_io.ledgers.rows import columns_of  # noqa: PLC0415
-        from spark_io.payloads.payload_columns import declared_columns  # noqa: PLC0415
+        from spark_io.payloads import declared_columns  # noqa: PLC0415
 
         with sentence_first():
             given = self._given()
@@ -52,27 +52,15 @@ class LedgerDataSource(DataSource):
     @sentence_first()
     def reader(self, schema: "StructType") -> "LedgerBatchReader":
         """Return the reader of a batch query."""
-        from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
-        from spark_io.payloads.parsed_readers import ParsedBatchReader  # noqa: PLC0415
+        from spark_io.ledgers.readers import LedgerBatchReader  # noqa: PLC0415
 
-        options, columns = self._read_options(schema)
-        return (
-            LedgerBatchReader(options) if columns is None else ParsedBatchReader(options, columns)
-        )
+        return LedgerBatchReader(*self._read_options(schema))
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
         """Return the reader of a streaming query."""
-        from spark_io.ledgers.stream import LedgerStreamReader  # noqa: PLC0415
-        from spark_io.payloads.parsed_readers import ParsedStreamReader  # noqa: PLC0415
-        from spark_io.refused_stream import stream_reader  # noqa: PLC0415
+        from spark_io.ledgers.readers import LedgerStreamReader  # noqa: PLC0415
 
-        def make() -> LedgerStreamReader:
-            options, columns = self._read_options(schema)
-            if columns is None:
-                return LedgerStreamReader(options)
-            return ParsedStreamReader(options, columns)
-
-        return stream_reader(make)
+        return stream_reader(lambda: LedgerStreamReader(*self._read_options(schema)))
 
     @sentence_first()
     def writer(self, schema: "StructType", overwrite: bool) -> "LedgerBatchWriter":  # noqa: FBT001
@@ -97,7 +85,7 @@ class LedgerDataSource(DataSource):
         return OptionReader(self.options, (*SHARED, *READING))
 
     def _read_options(self, schema: "StructType") -> "tuple[ReadOptions, PayloadColumns | None]":
-        from spark_io.payloads.payload_columns import payload_columns  # noqa: PLC0415
+        from spark_io.payloads import payload_columns  # noqa: PLC0415
 
         options, columns = ReadOptions.of(self.options), payload_columns(self._given(), schema)
         if columns is None:
@@ -107,9 +95,9 @@ class LedgerDataSource(DataSource):
     def _write_options(self, schema: "StructType") -> WriteOptions:
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         if len(fields) != 1 or fields[0][0] != "data" or fields[0][1] not in WRITABLE:
-            found = ", ".join(f"{name} {kind}" for name, kind in fields)
             raise SchemaError(
                 "a ledger takes one column, `data binary` or `data string`, and the DataFrame has "
-                f"{found!r}: for example df.select(F.to_json(F.struct('*')).alias('data'))"
+                f"{describe_columns(schema)!r}: for example "
+                "df.select(F.to_json(F.struct('*')).alias('data'))"
             )
         return WriteOptions.of(self.options)

@@ -29,11 +29,10 @@ from pyspark.sql.datasource import (
 
 from ledger_client import LedgerError
 from metadata.ledgers.chain import LinkedLedger
-from spark_io.errors import OldBatchError, OptionError, SchemaError
+from spark_io.common_options import require_number
+from spark_io.errors import OldBatchError, SchemaError
 from spark_io.ledgers.options import WriteOptions, keys_to_write
-from spark_io.sentence_first import sentence_first
-from spark_io.streaming_query import query_id_of_task
-from spark_io.worker_client import client_of
+from spark_io.workers import client_of, query_id_of_task, sentence_first
 
 PUBLISH_TIMEOUT_S: Final = 120.0
 
@@ -142,10 +141,7 @@ class LedgerBatchWriter(DataSourceArrowWriter):
     """Writer of one batch job: tasks write, the driver publishes."""
 
     def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
-        if options.application and options.batch is None:
-            raise OptionError(
-                "txnVersion", "missing: a batch job with txnAppId must number its runs 0, 1, 2, ..."
-            )
+        require_number(options.application, options.batch)
         self._options = options
         self._overwrite = overwrite
 

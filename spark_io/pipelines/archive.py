@@ -31,7 +31,7 @@ from metadata.ids import LedgerId, UpdateToken
 from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
 from spark_io.errors import SparkIoError
 from spark_io.ledgers.options import ReadOptions
-from spark_io.worker_client import client_of
+from spark_io.workers import client_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

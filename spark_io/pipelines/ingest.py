@@ -57,9 +57,9 @@ def ingest(
     """Append the column `data` (binary or string) of a DataFrame to a chain; return the additions.
     `options` are those of the `ledger` sink.
     """
-    from spark_io.ledgers.chain_links import read_links  # noqa: PLC0415
     from spark_io.ledgers.options import WriteOptions  # noqa: PLC0415
-    from spark_io.worker_client import client_of  # noqa: PLC0415
+    from spark_io.ledgers.selecting import read_links  # noqa: PLC0415
+    from spark_io.workers import client_of  # noqa: PLC0415
 
     if frame.columns != ["data"]:
         raise SchemaError(

@@ -30,7 +30,7 @@ from spark_io.pipelines.archive import (
     rows_of,
     stored_entries,
 )
-from spark_io.worker_client import client_of
+from spark_io.workers import client_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

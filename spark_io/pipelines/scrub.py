@@ -25,7 +25,7 @@ from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from spark_io.errors import SparkIoError
 from spark_io.ledgers.options import ReadOptions
-from spark_io.worker_client import client_of
+from spark_io.workers import client_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

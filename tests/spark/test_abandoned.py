@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ledger_client import LedgerState
 from ledger_client.sync import LedgerClient, LedgerWriter
-from spark_io.ledgers.batch import LedgerBatchReader
 from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.readers import LedgerBatchReader
 from tests.spark.conftest import SEEN_BY_ALL, RunningCluster
 from tests.spark.dying_writer import ENTRIES
 

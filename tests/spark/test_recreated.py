@@ -15,9 +15,10 @@ from pyspark.sql.datasource import InputPartition
 from ledger_client import Quorum
 from ledger_client.sync import LedgerClient
 from spark_io.errors import RecreatedError
-from spark_io.ledgers.batch import LedgerBatchReader, RangePartition
 from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.packed_ranges import PackedRanges
+from spark_io.ledgers.readers import LedgerBatchReader
+from spark_io.ranges import PackedRanges
+from spark_io.readers import RangePartition
 from tests.spark.checkpoints import (
     LENIENT,
     failure,

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 
 from spark_io.errors import RecordsLostError
-from spark_io.topics.topic_batch import TopicBatchReader, TopicRangePartition
-from spark_io.topics.topic_options import TopicReadOptions
+from spark_io.readers import RangePartition
+from spark_io.topics.options import TopicReadOptions
+from spark_io.topics.readers import TopicBatchReader
 from tests.spark.checkpoints import (
     LENIENT,
     failure,
@@ -87,12 +88,9 @@ def test_tasks_compare_the_ledgers_of_a_topic_that_were_planned(
     strict = TopicBatchReader(TopicReadOptions.of(options))
     lenient = TopicBatchReader(TopicReadOptions.of({**options, **LENIENT}))
     (part,) = strict.partitions()
-    assert isinstance(part, TopicRangePartition)
+    assert isinstance(part, RangePartition)
     assert rows_of(strict, part) == 10
-    ranges = tuple(
-        replace(each, entries=replace(each.entries, creation_token=bytes(16)))
-        for each in part.ranges
-    )
+    ranges = tuple(replace(each, creation_token=bytes(16)) for each in part.ranges)
     other = replace(part, ranges=ranges)
     with pytest.raises(RecordsLostError, match="another one has its id"):
         rows_of(strict, other)

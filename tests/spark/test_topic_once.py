@@ -13,9 +13,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from spark_io.topics.topic_once import BatchName, append_once, hold_rows
-from spark_io.topics.topic_options import TopicWriteOptions
-from spark_io.topics.topic_write import Columns
+from spark_io.topics.options import TopicWriteOptions
+from spark_io.topics.write import BatchName, Columns, append_once, hold_rows
 from tests.spark.conftest import RunningCluster
 
 SEEN_ATTEMPTS = 20

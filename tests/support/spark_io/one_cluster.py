@@ -14,10 +14,10 @@ from ledger_client import (
 )
 from metadata.ids import EntryId, LedgerId, UpdateToken
 from metadata.ledgers.chain import ChainLink, LinkedLedger
+from spark_io.ledgers.following import FollowedLedgers, FollowedLinks, follow
 from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.positions import MicroBatchLimits
-from spark_io.ledgers.splits import EntryRange
-from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow
+from spark_io.offsets import MicroBatchLimits, Offset
+from spark_io.ranges import EntryRange
 
 if TYPE_CHECKING:
     from ledger_client.sync import LedgerClient
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
 FIRST, SECOND = b"\1" * 16, b"\2" * 16
 ALL = MicroBatchLimits()
+Followed = FollowedLedgers | FollowedLinks
 
 
 @dataclass
@@ -170,17 +171,17 @@ class FollowedHead:
         return self.chain.head
 
 
-def stream(cluster: OneCluster, **options: str) -> FollowedSource:
+def stream(cluster: OneCluster, **options: str) -> Followed:
     named = {} if "ledgers" in options else {"chain": "events"}
     checked = ReadOptions.of({**ADDRESS, **named, **options})
     return follow(cast("LedgerClient", cluster), checked)
 
 
-def lenient(cluster: OneCluster, **options: str) -> FollowedSource:
+def lenient(cluster: OneCluster, **options: str) -> Followed:
     return stream(cluster, failOnDataLoss="false", **options)
 
 
-def read_all(source: FollowedSource, start: Offset) -> tuple[Offset, list[EntryRange]]:
+def read_all(source: Followed, start: Offset) -> tuple[Offset, list[EntryRange]]:
     end = source.advance(start, source.latest(), ALL)
     return end, source.ranges(start, end)
 

@@ -18,13 +18,16 @@ from ledger_client import (
     UnauthorizedError,
 )
 from metadata.ids import LedgerId
-from spark_io.ledgers import batch
-from spark_io.ledgers.abandoned import LEDGERS_NAMED_MAX, recover, warn_of_hidden
-from spark_io.ledgers.chain_links import ReadLink
-from spark_io.ledgers.known_ledgers import PackedLedgers
+from spark_io.ledgers import readers
 from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.selecting import LedgersOfLinks, SelectedLedgers
-from spark_io.ledgers.splits import KnownLedger
+from spark_io.ledgers.selecting import (
+    WARNED_LEDGERS_MAX,
+    SelectedLedgers,
+    recover,
+    warn_of_hidden,
+)
+from spark_io.ranges import EntryRange, PackedRanges
+from spark_io.readers import RangePartition
 from tests.support.spark_io.one_cluster import OneCluster, OneReader
 
 if TYPE_CHECKING:
@@ -62,8 +65,8 @@ class Answers:
         return self.done
 
 
-def known(ledger_id: int, end: int = 5, *, is_closed: bool = False) -> KnownLedger:
-    return KnownLedger(ledger_id, end, 1.0, is_closed=is_closed)
+def known(ledger_id: int, end: int = 5, *, is_closed: bool = False) -> EntryRange:
+    return EntryRange(ledger_id, 0, end - 1, 1.0, is_open=not is_closed)
 
 
 def warned(answers: Answers, caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -73,7 +76,7 @@ def warned(answers: Answers, caplog: pytest.LogCaptureFixture) -> list[str]:
     return caplog.messages
 
 
-def recovered(answers: Answers, *ledgers: KnownLedger) -> bool:
+def recovered(answers: Answers, *ledgers: EntryRange) -> bool:
     return recover(cast("LedgerClient", answers), ledgers, b"secret")
 
 
@@ -114,11 +117,11 @@ def test_a_missing_right_is_a_warning_with_the_grant(caplog: pytest.LogCaptureFi
 
 
 def test_a_warning_names_few_ledgers(caplog: pytest.LogCaptureFixture) -> None:
-    ledgers = [known(each) for each in range(LEDGERS_NAMED_MAX + 2)]
+    ledgers = [known(each) for each in range(WARNED_LEDGERS_MAX + 2)]
     failures = {each.ledger_id: LedgerError("no") for each in ledgers}
     recovered(Answers(done=AbandonedRecovered((), failures)), *ledgers)
     (warning,) = caplog.messages
-    assert warning.count("no (its entries") == LEDGERS_NAMED_MAX
+    assert warning.count("no (its entries") == WARNED_LEDGERS_MAX
     assert warning.endswith("; 2 more")
 
 
@@ -130,10 +133,9 @@ def test_ledgers_that_ended_are_read_again(caplog: pytest.LogCaptureFixture) -> 
 def test_only_open_ledgers_are_asked_about() -> None:
     """Ledgers of packed links are closed, so they are not even looked through."""
     closed, opened = known(1, is_closed=True), known(2)
-    assert list(SelectedLedgers([closed, opened]).open_ledgers()) == [opened]
-    packed = PackedLedgers([closed])
-    links = LedgersOfLinks([ReadLink(0, 0, packed), ReadLink(1, 0, [closed, opened])])
-    assert list(SelectedLedgers(links).open_ledgers()) == [opened]
+    selected = SelectedLedgers([PackedRanges([closed]), (closed, opened)])
+    assert list(selected.open_ledgers()) == [opened]
+    assert list(selected) == [closed, closed, opened]
 
 
 @pytest.mark.parametrize(
@@ -151,11 +153,11 @@ def test_only_open_ledgers_that_are_read_to_their_ends_are_asked_about(
     bound: dict[str, str], asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = Answers()
-    found = SelectedLedgers([known(1, is_closed=True), known(2)])
-    monkeypatch.setattr(batch, "client_of", lambda _: answers)
-    monkeypatch.setattr(batch, "find_ledgers", lambda *_, **_options: found)
+    found = SelectedLedgers([[known(1, is_closed=True), known(2)]])
+    monkeypatch.setattr(readers, "client_of", lambda _: answers)
+    monkeypatch.setattr(readers, "find_ledgers", lambda *_, **_options: found)
     options = {"metadata": "zk://127.0.0.1:2181/quire", "ledgers": "1,2", "password": "secret"}
-    batch.LedgerBatchReader(ReadOptions.of({**options, **bound})).partitions()
+    readers.LedgerBatchReader(ReadOptions.of({**options, **bound})).partitions()
     assert answers.asked == asked
 
 
@@ -163,11 +165,11 @@ def test_only_open_ledgers_that_are_read_to_their_ends_are_asked_about(
 def test_a_plan_reads_the_ledgers_again_if_some_ended(
     ended: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans = [SelectedLedgers([known(2)]), SelectedLedgers([known(2, end=9, is_closed=True)])]
-    monkeypatch.setattr(batch, "client_of", lambda _: Answers(done=AbandonedRecovered(ended, {})))
-    monkeypatch.setattr(batch, "find_ledgers", lambda *_, **_options: plans.pop(0))
+    plans = [SelectedLedgers([[known(2)]]), SelectedLedgers([[known(2, end=9, is_closed=True)]])]
+    monkeypatch.setattr(readers, "client_of", lambda _: Answers(done=AbandonedRecovered(ended, {})))
+    monkeypatch.setattr(readers, "find_ledgers", lambda *_, **_options: plans.pop(0))
     options = {"metadata": "zk://127.0.0.1:2181/quire", "ledger": "2", "password": "secret"}
-    reader = batch.LedgerBatchReader(ReadOptions.of({**options, "recoverOpenLedgers": "true"}))
+    reader = readers.LedgerBatchReader(ReadOptions.of({**options, "recoverOpenLedgers": "true"}))
     (partition,) = reader.partitions()
-    assert isinstance(partition, batch.RangePartition)
+    assert isinstance(partition, RangePartition)
     assert [each.last for each in partition.ranges] == ([8] if ended else [4])

@@ -6,8 +6,8 @@ from ledger_client import Fragment
 from metadata.ids import BookieId, EntryId
 from spark_io.common_options import OptionReader
 from spark_io.errors import OptionError
-from spark_io.ledgers.bounds import BOUNDS, NO_BOUNDS, Bounds
-from spark_io.ledgers.splits import EntryRange
+from spark_io.ledgers.options import BOUNDS, NO_BOUNDS, Bounds
+from spark_io.ranges import EntryRange
 
 
 def bounds(**options: str) -> Bounds:

@@ -18,10 +18,13 @@ from ledger_client import (
 from metadata.ids import EntryId, LedgerId, UpdateToken
 from spark_io.common_options import ClientOptions
 from spark_io.errors import ChainTrimmedError, LinkUnreadableError, RecreatedError
-from spark_io.ledgers import chain_links
-from spark_io.ledgers.chain_links import ReadLink, RememberedLinks, read_links, remembered_links
-from spark_io.ledgers.known_ledgers import PackedLedgers
-from spark_io.ledgers.splits import KnownLedger
+from spark_io.ledgers import selecting
+from spark_io.ledgers.selecting import (
+    RememberedLinks,
+    read_links,
+    remembered_links,
+)
+from spark_io.ranges import EntryRange, LinkRanges, PackedRanges
 
 if TYPE_CHECKING:
     from ledger_client.sync import LedgerClient
@@ -81,7 +84,7 @@ def link(*ledgers: tuple[int, int | None]) -> ChainLink:
 
 def read(
     chain: OneChain, remembered: RememberedLinks | None = None, *, fail_on_data_loss: bool = True
-) -> list[ReadLink]:
+) -> list[LinkRanges]:
     return read_links(
         cast("LedgerClient", chain),
         replace(chain.info(), first_index=0),
@@ -91,7 +94,7 @@ def read(
     )
 
 
-def ends(links: list[ReadLink]) -> list[list[tuple[int, int]]]:
+def ends(links: list[LinkRanges]) -> list[list[tuple[int, int]]]:
     return [[(each.ledger_id, each.end) for each in found.ledgers] for found in links]
 
 
@@ -100,7 +103,7 @@ def test_ends_come_from_the_links_without_a_read_of_a_ledger() -> None:
     found = read(chain)
     assert ends(found) == [[(1, 20), (2, 0)], [(3, 5)]]
     first = next(iter(found[0].ledgers))
-    assert first == KnownLedger(1, 20, 100.0, is_closed=True, created_ms=5, link=0)
+    assert first == EntryRange(1, 0, 19, 100.0, link=0)
     assert chain.ledgers_read == []
 
 
@@ -125,20 +128,20 @@ def test_a_second_plan_reads_only_links_that_are_new() -> None:
 def test_links_of_another_chain_with_the_name_are_not_remembered() -> None:
     client = ClientOptions("zk://h:1/a", b"", ClientConfig())
     old = remembered_links(client, ChainInfo("events", 0, 1, TOKEN))
-    old.add(ReadLink(0, 0, PackedLedgers([KnownLedger(1, 5, 1.0, is_closed=True)])))
+    old.add(LinkRanges(0, 0, PackedRanges([EntryRange(1, 0, 4, 1.0)])))
     assert remembered_links(client, ChainInfo("events", 0, 1, TOKEN)) is old
     assert not remembered_links(client, ChainInfo("events", 0, 1, OTHER)).links
     assert not remembered_links(client, ChainInfo("events", 1, 2, TOKEN)).links, "trimmed"
 
 
 def test_the_number_of_remembered_ledgers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain_links, "LEDGERS_REMEMBERED_MAX", 10)
-    monkeypatch.setattr(chain_links, "_remembered", {})
+    monkeypatch.setattr(selecting, "LEDGERS_REMEMBERED_MAX", 10)
+    monkeypatch.setattr(selecting, "_remembered", {})
     client = ClientOptions("zk://h:1/b", b"", ClientConfig())
-    six = PackedLedgers([KnownLedger(n, 5, 1.0, is_closed=True) for n in range(6)])
+    six = PackedRanges([EntryRange(n, 0, 4, 1.0) for n in range(6)])
     first = remembered_links(client, ChainInfo("first", 0, 9, TOKEN))
-    first.add(ReadLink(0, 0, six))
-    first.add(ReadLink(1, 0, six))
+    first.add(LinkRanges(0, 0, six))
+    first.add(LinkRanges(1, 0, six))
     assert list(first.links) == [0], "there is no room for the second"
     remembered_links(client, ChainInfo("second", 0, 9, TOKEN))
     assert remembered_links(client, ChainInfo("first", 0, 9, TOKEN)) is not first

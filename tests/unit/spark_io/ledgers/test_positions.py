@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from spark_io.errors import OffsetError, OptionError
 from spark_io.ledgers.positions import (
     ChainPosition,
-    LinkedLedgers,
-    MicroBatchLimits,
     advance_chain,
     advance_ledgers,
     chain_parts,
@@ -17,7 +15,8 @@ from spark_io.ledgers.positions import (
     ledger_offsets_of,
     starts_and_ends,
 )
-from spark_io.ledgers.splits import EntryRange, KnownLedger
+from spark_io.offsets import MicroBatchLimits
+from spark_io.ranges import EntryRange, LinkRanges
 
 allowances = st.builds(
     MicroBatchLimits, st.none() | st.integers(1, 40), st.none() | st.integers(1, 4_000)
@@ -25,23 +24,25 @@ allowances = st.builds(
 counts = st.lists(st.lists(st.integers(0, 30), max_size=4), max_size=5)
 
 
-def closed(ledger_id: int, end: int, size: float = 100.0) -> KnownLedger:
-    return KnownLedger(ledger_id, end, size, is_closed=True)
+def closed(ledger_id: int, end: int, size: float = 100.0) -> EntryRange:
+    return EntryRange(ledger_id, 0, end - 1, size)
 
 
-def chain_of(links: list[list[int]], first_index: int = 0) -> list[LinkedLedgers]:
+def chain_of(links: list[list[int]], first_index: int = 0) -> list[LinkRanges]:
     return [
-        LinkedLedgers(
-            first_index + index, tuple(closed(100 * index + n, end) for n, end in enumerate(ends))
+        LinkRanges(
+            first_index + index,
+            0,
+            tuple(closed(100 * index + n, end) for n, end in enumerate(ends)),
         )
         for index, ends in enumerate(links)
     ]
 
 
 def ranges_of(
-    chain: list[LinkedLedgers], start: ChainPosition, end: ChainPosition
+    chain: list[LinkRanges], start: ChainPosition, end: ChainPosition
 ) -> list[EntryRange]:
-    return [each.ledger.range_from(each.first, each.end) for each in chain_parts(chain, start, end)]
+    return [each.ledger.part(each.first, each.end) for each in chain_parts(chain, start, end)]
 
 
 @given(counts, allowances)
@@ -74,8 +75,8 @@ def test_an_open_ledger_at_the_end_is_read_once_while_it_grows(
     for number, more in enumerate([*growth, 0]):
         reached += more
         is_closed = number == len(growth)
-        tail = KnownLedger(2, reached, 100.0, is_closed)
-        chain = [LinkedLedgers(0, (closed(1, 3), tail))]
+        tail = EntryRange(2, 0, reached - 1, 100.0, is_open=not is_closed)
+        chain = [LinkRanges(0, 0, (closed(1, 3), tail))]
         end = end_of_chain(chain, 1)
         while at < end:
             to = advance_chain(chain, at, end, allowance)
@@ -106,8 +107,8 @@ def test_named_ledgers_are_read_once_within_the_bounds(
 
 
 def test_no_step_passes_an_open_ledger_of_an_earlier_link() -> None:
-    open_one = KnownLedger(1, 5, 100.0, is_closed=False)
-    chain = [LinkedLedgers(0, (open_one,)), LinkedLedgers(1, (closed(2, 10),))]
+    open_one = EntryRange(1, 0, 4, 100.0, is_open=True)
+    chain = [LinkRanges(0, 0, (open_one,)), LinkRanges(1, 0, (closed(2, 10),))]
     assert end_of_chain(chain, 2) == ChainPosition(0, 0, 5)
     assert end_of_chain(chain, 2, ChainPosition(0, 0, 5)) == ChainPosition(0, 0, 5)
     assert end_of_chain(chain, 2, ChainPosition(1)) == ChainPosition(2)
@@ -147,7 +148,7 @@ def test_ranges_of_a_batch_query() -> None:
 
 
 def test_identities_in_options_of_a_batch_query() -> None:
-    known = [KnownLedger(1, 10, 100.0, is_closed=True, creation_token=b"\x05")]
+    known = [EntryRange(1, 0, 9, 100.0, creation_token=b"\x05")]
     same = '{"1": 4, "$ids": {"1": "05"}}'
     assert [(each.first, each.last) for each in starts_and_ends(known, same, same)] == []
     ranges = list(starts_and_ends(known, same, "latest"))

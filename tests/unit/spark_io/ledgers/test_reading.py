@@ -23,7 +23,7 @@ from metadata.ledgers.lost_entries import LostRange
 from spark_io.errors import DataLostError
 from spark_io.ledgers import reading
 from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.splits import EntryRange
+from spark_io.ranges import EntryRange
 from tests.support.sample_ledgers import closed_ledger
 
 ENTRIES = 4_001

@@ -9,14 +9,15 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from spark_io.errors import DataLostError, ReadFailedError
-from spark_io.ledgers import batch
-from spark_io.ledgers.known_ledgers import known_ledger
+from spark_io.ledgers import readers
 from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.splits import EntryRange
-from spark_io.ledgers.stream_ledgers import FollowedSource, Offset
+from spark_io.ledgers.selecting import known_ledger
+from spark_io.offsets import Offset
+from spark_io.ranges import EntryRange
 from tests.support.spark_io.one_cluster import (
     ADDRESS,
     ALL,
+    Followed,
     OneCluster,
     OneReader,
     counts_of,
@@ -27,6 +28,8 @@ from tests.support.spark_io.one_cluster import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from spark_io.readers import RangePartition
 
 NEWEST = 100
 """Id of the open ledger: the first of the chain, and the one that the option names."""
@@ -58,7 +61,7 @@ def test_a_restart_waits_until_the_recorded_end_is_confirmed(options: dict[str, 
 @pytest.mark.parametrize("options", [CHAIN, NAMED])
 @pytest.mark.parametrize("start_again", [stream, lenient])
 def test_an_end_that_is_not_confirmed_in_time_is_an_error(
-    start_again: "Callable[..., FollowedSource]", options: dict[str, str]
+    start_again: "Callable[..., Followed]", options: dict[str, str]
 ) -> None:
     cluster, start, end = recorded(options)
     source = start_again(cluster, **options)
@@ -120,17 +123,17 @@ def test_a_ledger_that_is_closed_while_it_is_looked_at_has_its_last_end() -> Non
     info = OneReader(cluster, NEWEST).info
     client = SimpleNamespace(open_ledger=lambda *_, **_options: Closing(cluster, NEWEST))
     known = known_ledger(cast("Any", client), cast("Any", info), b"")
-    assert (known.end, known.is_closed) == (12, True)
+    assert (known.end, known.is_open) == (12, False)
 
 
 def planned(cluster: OneCluster, monkeypatch: pytest.MonkeyPatch, end: int) -> list[EntryRange]:
     """Plan a batch query of the open ledger up to a given end."""
-    monkeypatch.setattr(batch, "client_of", lambda _: cast("Any", cluster))
-    monkeypatch.setattr(batch, "warn_of_hidden", lambda *_: None)
+    monkeypatch.setattr(readers, "client_of", lambda _: cast("Any", cluster))
+    monkeypatch.setattr(readers, "warn_of_hidden", lambda *_: None)
     ending = json.dumps({NEWEST: end})
     options = ReadOptions.of({**ADDRESS, **NAMED, "endingOffsets": ending})
-    found = batch.LedgerBatchReader(options).partitions()
-    return [wanted for each in found for wanted in cast("batch.RangePartition", each).ranges]
+    found = readers.LedgerBatchReader(options).partitions()
+    return [wanted for each in found for wanted in cast("RangePartition", each).ranges]
 
 
 def test_a_batch_query_reads_up_to_the_end_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="needs the extra `spark`")
+
 from spark_io.errors import (
     ChainTrimmedError,
     OffsetError,
     OptionError,
     RecreatedError,
 )
-from spark_io.identities import IDS_KEY
-from spark_io.ledgers.bounds import Bounds
-from spark_io.ledgers.chain_links import require_same_chain
-from spark_io.ledgers.options import ReadOptions
-from spark_io.ledgers.selecting import find_ledgers
-from spark_io.ledgers.stream_ledgers import check_stream, starting_offset
+from spark_io.ledgers.following import check_stream
+from spark_io.ledgers.options import Bounds, ReadOptions
+from spark_io.ledgers.selecting import find_ledgers, require_same_chain
+from spark_io.offsets import IDS_KEY
 from tests.support.spark_io.one_cluster import (
     ADDRESS,
     ALL,
@@ -118,7 +118,7 @@ def test_the_chain_of_a_batch_query_is_known_to_its_tasks() -> None:
     selection = ReadOptions.of({**ADDRESS, "chain": "events"}).selection
     found = find_ledgers(cluster, selection, b"")
     assert found.chain_token == FIRST
-    assert [each.ledger_id for each in found.ledgers] == [100]
+    assert [each.ledger_id for each in found] == [100]
     require_same_chain(cluster, "events", FIRST, "planning")
     with pytest.raises(RecreatedError, match="since planning"):
         require_same_chain(cluster, "events", SECOND, "planning")
@@ -135,7 +135,7 @@ def test_a_batch_query_that_begins_at_trimmed_links_fails_or_says_so(
         found = find_ledgers(
             cluster, selection, b"", fail_on_data_loss=first != 1, bounds=Bounds(first_link=first)
         )
-        assert [each.ledger_id for each in found.ledgers] == [102]
+        assert [each.ledger_id for each in found] == [102]
     assert "the links between were trimmed or replaced; they are left out" in caplog.text
 
 
@@ -160,16 +160,16 @@ def test_a_checkpoint_of_a_chain_of_another_name_is_refused() -> None:
 def test_starting_offsets_of_a_chain() -> None:
     source = stream(OneCluster(counts=[10]))
     plain = '{"link": 0, "ledger": 0, "entry": 4}'
-    start = starting_offset(source, plain)
+    start = source.start(plain)
     assert start[IDS_KEY] == {"events": FIRST.hex()}
     assert counts_of(read_all(source, start)[1]) == [(100, 4, 9)]
     with_ids = plain[:-1] + f', "$ids": {{"events": "{FIRST.hex()}"}}}}'
-    assert starting_offset(source, with_ids) == start
+    assert source.start(with_ids) == start
     with pytest.raises(OptionError, match="names another chain 'events'"):
-        starting_offset(source, with_ids.replace(FIRST.hex(), SECOND.hex()))
+        source.start(with_ids.replace(FIRST.hex(), SECOND.hex()))
     for wrong in ("[1]", "now", '{"link": 1}'):
         with pytest.raises(OptionError, match="is neither earliest nor latest nor an offset"):
-            starting_offset(source, wrong)
+            source.start(wrong)
 
 
 def test_links_trimmed_from_a_chain_created_again() -> None:
@@ -230,10 +230,10 @@ def test_a_ledger_that_is_no_longer_named_fails_a_query_or_is_reported(
 
 def test_starting_offsets_of_ledgers() -> None:
     source = stream(OneCluster(ledgers={7: (FIRST, 10), 8: (FIRST, 5)}), ledgers="7,8")
-    start = starting_offset(source, '{"7": 4}')
+    start = source.start('{"7": 4}')
     assert start == {"7": 4, "8": 0, IDS_KEY: {"7": FIRST.hex(), "8": FIRST.hex()}}
     with pytest.raises(OptionError, match="names another ledger '7'"):
-        starting_offset(source, f'{{"7": 4, "$ids": {{"7": "{SECOND.hex()}"}}}}')
+        source.start(f'{{"7": 4, "$ids": {{"7": "{SECOND.hex()}"}}}}')
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_options_of_batch_queries_are_refused_before_a_stream_begins(
     option: str, value: str
 ) -> None:
     named = {} if option == "match" else {"ledger": "7"}
-    stream_reader = pytest.importorskip("spark_io.ledgers.stream").LedgerStreamReader
+    stream_reader = pytest.importorskip("spark_io.ledgers.readers").LedgerStreamReader
     with pytest.raises(OptionError, match="a stream"):
         stream_reader(ReadOptions.of({**ADDRESS, **named, option: value}))
 

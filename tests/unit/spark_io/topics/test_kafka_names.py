@@ -3,8 +3,7 @@
 import pytest
 
 from spark_io.errors import OptionError
-from spark_io.topics.kafka_names import own_names
-from spark_io.topics.topic_options import TopicReadOptions, TopicWriteOptions
+from spark_io.topics.options import TopicReadOptions, TopicWriteOptions, own_names
 
 ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
 
@@ -24,7 +23,7 @@ def test_a_program_for_kafkas_source_needs_only_the_address_in_addition() -> Non
     read = TopicReadOptions.of(ADDRESS | given)
     assert read.topics == ("orders", "returns")
     assert read.starting_offsets == '{"orders":{"0":5}}'
-    assert (read.min_partitions, read.max_offsets_per_trigger) == (4, 10)
+    assert (read.min_partitions, read.max_entries_per_trigger) == (4, 10)
     assert not read.is_committed
     write = TopicWriteOptions.of(
         ADDRESS

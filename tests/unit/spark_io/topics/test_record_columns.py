@@ -5,6 +5,8 @@ parser.
 from array import array
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ from broker_layer.kafka.record_batch import (
     read_header,
     stamp,
 )
-from spark_io.topics.record_columns import RECORDS_BYTES_MAX, RecordColumns
+from spark_io.topics.rows import RECORDS_BYTES_MAX, RecordColumns
 
 texts = st.text(max_size=5)
 payloads = (

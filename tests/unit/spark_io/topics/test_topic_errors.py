@@ -13,16 +13,16 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from spark_io.errors import OptionError, SchemaError, TooManyRowsError
-from spark_io.sentence_first import TEXT_ONLY
-from spark_io.topics.topic_once import (
+from spark_io.topics.options import TopicWriteOptions
+from spark_io.topics.source import TopicDataSource
+from spark_io.topics.write import (
     HELD_BYTES_MAX,
+    Columns,
     HeldRows,
     OnceBatchWriter,
     OnceStreamWriter,
 )
-from spark_io.topics.topic_options import TopicWriteOptions
-from spark_io.topics.topic_source import TopicDataSource
-from spark_io.topics.topic_write import Columns
+from spark_io.workers import TEXT_ONLY
 
 OPTIONS = TopicWriteOptions.of(
     {"metadata": "zk://127.0.0.1:1/none", "topic": "t", "exactlyOnce": "true"}

@@ -4,11 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_layer.log.state.transaction_index import AbortedTransaction
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
-from spark_io.topics.topic_offsets import (
+from spark_io.ranges import plan_splits
+from spark_io.topics.offsets import (
+    AbortedRecords,
     Bounds,
     TopicPartition,
+    TopicRange,
     advanced,
     as_json,
     check_order,
@@ -117,3 +121,47 @@ def test_an_end_before_the_start_is_refused(starting: str, ending: str, is_wrong
         return
     with pytest.raises(OptionError, match="offset 2 of o/0 is before its start, offset 5"):
         check_order(starting, ending)
+
+
+counts = st.lists(st.integers(1, 200), min_size=1, max_size=8)
+
+
+@given(counts, st.integers(100, 5_000), st.integers(1, 9))
+def test_parts_of_ranges_cover_the_entries_and_keep_the_offsets(
+    sizes: list[int], split_bytes: int, min_partitions: int
+) -> None:
+    ranges = [
+        TopicRange(
+            ledger_id,
+            4,
+            4 + count - 1,
+            100.0,
+            partition=TopicPartition("orders", ledger_id % 3),
+            first_offset=ledger_id * 1_000,
+            end_offset=ledger_id * 1_000 + 500,
+        )
+        for ledger_id, count in enumerate(sizes)
+    ]
+    parts = plan_splits(ranges, split_bytes=split_bytes, min_partitions=min_partitions)
+    pieces = [piece for part in parts for piece in part]
+    seen = [
+        (piece.ledger_id, entry, piece.partition, piece.first_offset, piece.end_offset)
+        for piece in pieces
+        for entry in range(piece.first, piece.last + 1)
+    ]
+    assert seen == [
+        (each.ledger_id, entry, each.partition, each.first_offset, each.end_offset)
+        for each in ranges
+        for entry in range(each.first, each.last + 1)
+    ]
+
+
+def test_aborted_records() -> None:
+    aborted = AbortedRecords(
+        [AbortedTransaction(*each, 0) for each in ((7, 20, 29), (7, 5, 10), (8, 0, 3))]
+    )
+    held = [offset for offset in range(40) if aborted.holds(7, offset)]
+    assert held == [*range(5, 11), *range(20, 30)]
+    assert aborted.holds(8, 3)
+    assert not aborted.holds(8, 4)
+    assert not aborted.holds(9, 5)

@@ -8,15 +8,15 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 import pyarrow as pa
 
 from spark_io.errors import SchemaError, TooManyRowsError
-from spark_io.topics.topic_once import (
+from spark_io.topics.options import TopicWriteOptions
+from spark_io.topics.write import (
     HELD_BYTES_MAX,
     BatchName,
+    Columns,
     HeldRows,
     append_once,
     hold_rows,
 )
-from spark_io.topics.topic_options import TopicWriteOptions
-from spark_io.topics.topic_write import Columns
 
 OPTIONS = TopicWriteOptions.of(
     {"metadata": "zk://127.0.0.1:1/none", "topic": "t", "exactlyOnce": "true"}

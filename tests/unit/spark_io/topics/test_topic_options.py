@@ -3,7 +3,7 @@
 import pytest
 
 from spark_io.errors import OptionError
-from spark_io.topics.topic_options import TopicReadOptions, TopicWriteOptions
+from spark_io.topics.options import TopicReadOptions, TopicWriteOptions
 
 ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
 

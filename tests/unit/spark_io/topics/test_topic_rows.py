@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 
 from broker_layer.kafka.record_batch import Record, build_batch, read_header
-from spark_io.topics.topic_offsets import TopicPartition
-from spark_io.topics.topic_rows import TopicRows
+from spark_io.topics.offsets import TopicPartition
+from spark_io.topics.rows import TopicRows
 
 UTC = datetime.UTC
 

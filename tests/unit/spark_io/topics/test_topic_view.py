@@ -30,11 +30,10 @@ from spark_io.errors import (
     RecreatedError,
     UnknownTopicError,
 )
-from spark_io.topics.topic_access import TopicServices
-from spark_io.topics.topic_offsets import Bounds, TopicPartition
-from spark_io.topics.topic_ranges import RangeFinder
-from spark_io.topics.topic_splits import AbortedRecords, TopicRange
-from spark_io.topics.topic_view import TopicsView
+from spark_io.topics.access import TopicServices
+from spark_io.topics.offsets import AbortedRecords, Bounds, TopicPartition, TopicRange
+from spark_io.topics.partitions import TopicsView
+from spark_io.topics.ranges import RangeFinder
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append, small
 from tests.support.ledger_client.cluster import TestCluster
 
@@ -115,8 +114,8 @@ async def records_of(services: TopicServices, ranges: list[TopicRange]) -> dict[
     found: dict[int, bytes] = {}
     for wanted in ranges:
         aborted = AbortedRecords(wanted.aborted)
-        async with services.client.open_ledger(wanted.entries.ledger_id) as reader:
-            async for batch in reader.read_unconfirmed(wanted.entries.first, wanted.entries.last):
+        async with services.client.open_ledger(wanted.ledger_id) as reader:
+            async for batch in reader.read_unconfirmed(wanted.first, wanted.last):
                 for entry in batch:
                     if is_state_entry(entry.data):
                         continue
@@ -152,8 +151,8 @@ async def write_at_random(written: Written, rng: Random, steps: int) -> None:
 async def test_planned_records_are_those_of_the_log(
     written: Written, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_io.topics.topic_tail.WINDOW_ENTRIES", 2)
-    monkeypatch.setattr("spark_io.topics.topic_ranges.SLACK_ENTRIES", 1 + seed)
+    monkeypatch.setattr("spark_io.topics.partitions.WINDOW_ENTRIES", 2)
+    monkeypatch.setattr("spark_io.topics.ranges.SLACK_ENTRIES", 1 + seed)
     if seed % 2:  # most aborted transactions are in older state entries
         monkeypatch.setattr("broker_layer.log.state.partition_state.ABORTED_MAX", 2)
     rng = Random(seed)
@@ -266,7 +265,7 @@ async def test_records_that_are_not_visible_yet_are_not_lost(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a restart other bookies answered, which knew a newer LAC."""
-    monkeypatch.setattr("spark_io.topics.topic_partition.SETTLE_S", 0.01)
+    monkeypatch.setattr("spark_io.topics.partitions.SETTLE_S", 0.01)
     await lead_without_telling(written)
     await written.write([b"seen"] * 5)
     await written.write([b"hidden"] * 5)
@@ -390,8 +389,8 @@ async def test_each_range_has_the_identity_of_its_ledger(written: Written) -> No
     ranges = await finder.find(view.partitions[ORDERS], 0, view.bounds[ORDERS].end)
     assert len(ranges) > 1
     for each in ranges:
-        info = await written.services.client.ledger_info(each.entries.ledger_id)
-        assert each.entries.creation_token == info.creation_token
+        info = await written.services.client.ledger_info(each.ledger_id)
+        assert each.creation_token == info.creation_token
     await view.aclose()
 
 

@@ -1,0 +1,502 @@
+"""Appends of a DataFrame's rows to topics, through the brokers that lead the partitions.
+
+Leaves the protocol to kafka-python's producer, and order, durability and transactions to the
+brokers.
+
+At least once: each task has a separate idempotent producer: its retries store nothing twice. But a
+task that Spark runs again has another producer, and the rows of an earlier attempt stay. So rows
+are appended at least once, and exactly once if no task fails. Rows of one task that go to one
+partition are appended in their order.
+
+Exactly once: tasks append nothing. They hand their rows to the driver with their commit messages,
+and Spark keeps the messages of one attempt of each task. The driver appends all rows in one
+transaction, which also commits the batch's number as an offset of a consumer group. Transaction and
+group are named after the application: the streaming query, or the job. Before it appends, the
+driver starts its producer. That fences a driver that still runs, and ends a transaction that it
+left. Then the driver reads the group's offset: a batch whose number is recorded is not appended
+again.
+
+Invariants: a task succeeds only once all of its rows are committed, by the in-sync replicas or the
+quorum of the topic; the number of unacknowledged rows is limited. With exactlyOnce the rows of a
+batch and its number become visible together or not at all; the number is read only after the
+producer started; the rows of a batch have at most `HELD_BYTES_MAX` bytes.
+
+Source: Spark design, "Writing: exactly once"; decision 0017; KIP-98; KIP-129.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import pyarrow as pa
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from ledger_client.cluster_access import identity_of
+from metadata.brokers.broker_registry import BrokerDirectory
+from metadata.errors import TopicNotFoundError
+from quire.identity.kafka_settings import kafka_settings
+from spark_io.common_options import require_number
+from spark_io.errors import (
+    AppendError,
+    NoBrokerError,
+    OptionError,
+    SchemaError,
+    TooManyRowsError,
+    TransactionError,
+    UnknownTopicError,
+)
+from spark_io.topics.access import TopicServices, access_of
+from spark_io.topics.options import TopicWriteOptions
+from spark_io.workers import query_id_of_task, sentence_first
+
+if TYPE_CHECKING:
+    from kafka.producer.future import FutureRecordMetadata
+
+
+UNACKNOWLEDGED_BYTES_MAX: Final = 32 * 1024 * 1024
+BATCH_BYTES: Final = 256 * 1024
+LINGER_MS: Final = 5
+DELIVERY_TIMEOUT_MS: Final = 120_000
+REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum size of a producer's request, in bytes; the broker limits the size of records."""
+PREPARING_TIMEOUT_S: Final = 60.0
+ROW_BYTES: Final = 64
+"""Size that a row counts in addition to its key and value, in bytes."""
+HELD_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum size of a batch's rows, in bytes: the driver's processes hold them in memory."""
+TRANSACTION_TIMEOUT_MS: Final = 120_000
+"""Time after which brokers abort the transaction of a driver that is gone, in milliseconds."""
+APPEND_TIMEOUT_S: Final = 110.0
+RECORD_TIMEOUT_MS: Final = 30_000
+"""Time to wait for the recorded number of the last batch, in milliseconds."""
+PREFIX: Final = "spark."
+"""Start of the names of transactions and of consumer groups."""
+Headers = list[tuple[str, bytes]]
+
+
+OutRow = tuple[str, bytes | None, bytes | None, int | None, Headers]
+"""Topic, key, value, partition (None: chosen by the key), headers."""
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class RowsAppended(WriterCommitMessage):
+    """Number of rows that one task appended."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of a DataFrame, by name."""
+
+    has_key: bool
+    has_topic: bool
+    has_partition: bool
+    has_headers: bool
+
+
+def prepare(options: TopicWriteOptions) -> tuple[str, ...]:
+    """Return the brokers to connect to first; this fails early if the cluster cannot be reached or
+    the topic does not exist.
+    """
+
+    async def find(services: TopicServices) -> tuple[str, ...]:
+        if options.topic:
+            try:
+                record, _ = await services.topics.get(options.topic, fresh=True)
+            except TopicNotFoundError:
+                raise UnknownTopicError(options.topic, "does not exist") from None
+            if record.is_deleted:
+                raise UnknownTopicError(options.topic, "was deleted")
+        if options.bootstrap_servers:
+            return options.bootstrap_servers
+        directory = BrokerDirectory(services.store, Random())
+        await directory.start()
+        try:
+            return _addresses(directory, options.listener)
+        finally:
+            await directory.aclose()
+
+    return access_of(options.client).call("finding brokers", find, PREPARING_TIMEOUT_S)
+
+
+class TopicTasks:
+    """What the tasks of a batch job or of a streaming query need."""
+
+    def __init__(
+        self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._servers = tuple(servers)
+
+
+class _TopicWriter(TopicTasks):
+    """Work of the tasks that append."""
+
+    @sentence_first()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Append one task's rows."""
+        return append_rows(iterator, self._options, self._columns, self._servers)
+
+
+class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
+    """Writer of one batch job."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what was appended is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what was appended stays."""
+
+
+class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
+    """Writer of one streaming query."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: what was appended is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: what was appended stays."""
+
+
+def append_rows(
+    batches: Iterable[pa.RecordBatch],
+    options: TopicWriteOptions,
+    columns: Columns,
+    servers: Sequence[str],
+) -> RowsAppended:
+    """Append the rows of one task; return once all are committed. Raises AppendError."""
+    sending: Sending | None = None
+    count = 0
+    try:
+        for batch in batches:
+            if sending is None:  # a task without rows needs no broker
+                sending = Sending(producer_of(options, servers))
+            for row in rows_of(batch, columns, options.topic):
+                sending.send(row)
+            count += batch.num_rows
+        if sending is not None:
+            sending.wait_for_all()
+    except KafkaError as error:
+        raise AppendError(f"{type(error).__name__}: {error}", servers) from error
+    finally:
+        if sending is not None:
+            sending.close()
+    return RowsAppended(count)
+
+
+def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[OutRow]:
+    """Yield the rows of an Arrow batch. Raises SchemaError for a row that cannot be a record."""
+    count = batch.num_rows
+    values = _payloads(batch, "value")
+    keys = _payloads(batch, "key") if columns.has_key else [None] * count
+    topics = batch.column("topic").to_pylist() if columns.has_topic else [None] * count
+    partitions = batch.column("partition").to_pylist() if columns.has_partition else [None] * count
+    headers = batch.column("headers").to_pylist() if columns.has_headers else [None] * count
+    for key, value, named, partition, found in zip(
+        keys, values, topics, partitions, headers, strict=True
+    ):
+        if not (named or topic):
+            raise SchemaError("a row names no topic, and the option topic is not given")
+        if key is None and value is None:
+            raise SchemaError("a row has neither key nor value: at least one is required")
+        yield named or topic, key, value, partition, _headers_of(found)
+
+
+class Sending:
+    """Sender of rows, with a limit on unacknowledged ones."""
+
+    def __init__(self, producer: KafkaProducer) -> None:
+        self._producer = producer
+        self._sent: deque[tuple[FutureRecordMetadata, int]] = deque()
+        self._bytes = 0
+
+    def send(self, row: OutRow) -> None:
+        """Send one row, once there is room."""
+        topic, key, value, partition, headers = row
+        size = ROW_BYTES + len(key or b"") + len(value or b"")
+        while self._sent and self._bytes + size > UNACKNOWLEDGED_BYTES_MAX:
+            self._wait_for_first()
+        future = self._producer.send(topic, value, key, headers, partition)
+        self._sent.append((future, size))
+        self._bytes += size
+
+    def wait_for_all(self) -> None:
+        """Return once all rows are committed."""
+        self._producer.flush()
+        while self._sent:
+            self._wait_for_first()
+
+    def close(self) -> None:
+        """Close the producer without waiting."""
+        self._producer.close(timeout=0)
+
+    def _wait_for_first(self) -> None:
+        future, size = self._sent.popleft()
+        future.get(timeout=DELIVERY_TIMEOUT_MS / 1000)
+        self._bytes -= size
+
+
+def producer_of(
+    options: TopicWriteOptions,
+    servers: Sequence[str],
+    *,
+    transactional_id: str | None = None,
+    transaction_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+) -> KafkaProducer:
+    """Return a producer for rows; with an id it appends in transactions."""
+    return KafkaProducer(
+        bootstrap_servers=list(servers),
+        enable_idempotence=True,
+        acks="all",
+        compression_type=None if options.compression == "none" else options.compression,
+        batch_size=BATCH_BYTES,
+        linger_ms=LINGER_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        max_request_size=REQUEST_BYTES_MAX,
+        allow_auto_create_topics=False,
+        metrics_enabled=False,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=transaction_timeout_ms,
+        **kafka_settings(identity_of(options.client.metadata)),
+    )
+
+
+def _addresses(directory: BrokerDirectory, listener: str) -> tuple[str, ...]:
+    """Return the addresses of the registered brokers."""
+    found: list[str] = []
+    for _, broker in sorted(directory.brokers.items()):
+        chosen = broker.listener(listener) if listener else next(iter(broker.listeners), None)
+        if chosen is not None:
+            found.append(f"{chosen.host}:{chosen.port}")
+    if not found:
+        raise NoBrokerError(listener)
+    return tuple(found)
+
+
+def _payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
+    return batch.column(name).cast(pa.binary()).to_pylist()
+
+
+def _headers_of(found: list[dict[str, object]] | None) -> Headers:
+    headers: Headers = []
+    for each in found or ():
+        name, content = each["key"], each["value"]
+        if not isinstance(name, str) or not isinstance(content, bytes):
+            raise SchemaError("a header has no key or no value: the producer needs both")
+        headers.append((name, content))
+    return headers
+
+
+@dataclass
+class HeldRows(WriterCommitMessage):
+    """Rows of one task, as an Arrow stream."""
+
+    stream: bytes
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchName:
+    """Name of a batch: at most one transaction with it is committed."""
+
+    application: str
+    batch: int
+
+    @property
+    def group(self) -> str:
+        """Name of the transaction and of the consumer group."""
+        return PREFIX + self.application
+
+
+def hold_rows(
+    batches: Iterable[pa.RecordBatch], options: TopicWriteOptions, columns: Columns
+) -> HeldRows:
+    """Return the rows of one task. Raises SchemaError, TooManyRowsError."""
+    sink = pa.BufferOutputStream()
+    writer: pa.RecordBatchStreamWriter | None = None
+    for batch in batches:
+        for _ in rows_of(batch, columns, options.topic):
+            pass  # a row that cannot be a record is an error of its task
+        if writer is None:
+            writer = pa.ipc.new_stream(sink, batch.schema)
+        writer.write_batch(batch)
+        _require_room(sink.tell())
+    if writer is None:
+        return HeldRows(b"", query_id_of_task())
+    writer.close()
+    return HeldRows(sink.getvalue().to_pybytes(), query_id_of_task())
+
+
+def append_once(
+    held: Sequence[HeldRows],
+    options: TopicWriteOptions,
+    columns: Columns,
+    servers: Sequence[str],
+    name: BatchName,
+) -> None:
+    """Append the rows of all tasks, in the order of the tasks, unless this batch was appended
+    before. Raises TransactionError, TooManyRowsError.
+    """
+    streams = [each.stream for each in held if each.stream]
+    _require_room(sum(map(len, streams)))
+    if not streams:
+        return
+
+    async def append(_: TopicServices) -> None:
+        producer = producer_of(
+            options,
+            servers,
+            transactional_id=name.group,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        )
+        try:
+            async with asyncio.timeout(APPEND_TIMEOUT_S):
+                work = partial(_append, producer, streams, options, columns, servers, name)
+                await asyncio.to_thread(work)  # some calls of the producer have no time limit
+        except TimeoutError:
+            why = f"brokers did not respond within {APPEND_TIMEOUT_S:.0f} s"
+            raise TransactionError(name.application, name.batch, why, servers) from None
+        except KafkaError as error:
+            why = f"{type(error).__name__}: {error}"
+            raise TransactionError(name.application, name.batch, why, servers) from error
+        finally:
+            producer.close(timeout=0)  # also ends the thread of a call that got no answer
+
+    access_of(options.client).call("appending a batch", append, 2 * APPEND_TIMEOUT_S)
+
+
+def _append(
+    producer: KafkaProducer,
+    streams: Sequence[bytes],
+    options: TopicWriteOptions,
+    columns: Columns,
+    servers: Sequence[str],
+    name: BatchName,
+) -> None:
+    producer.init_transactions()
+    place = TopicPartition(options.topic, 0)
+    last = _recorded(place, options, servers, name)
+    if last >= name.batch:
+        _log.warning(
+            "topic %r: batch %d of application %r is not after batch %d, the last one that was "
+            "appended: nothing was appended now",
+            options.topic,
+            name.batch,
+            name.application,
+            last,
+        )
+        return
+    producer.begin_transaction()
+    try:
+        sending = Sending(producer)
+        for batch in _batches(streams):
+            for row in rows_of(batch, columns, options.topic):
+                sending.send(row)
+        sending.wait_for_all()
+        done = OffsetAndMetadata(name.batch, f"batch {name.batch}", -1)
+        producer.send_offsets_to_transaction({place: done}, name.group)
+    except KafkaError:
+        with suppress(KafkaError):  # readers wait for an open transaction
+            producer.abort_transaction()
+        raise
+    producer.commit_transaction()
+
+
+def _recorded(
+    place: TopicPartition, options: TopicWriteOptions, servers: Sequence[str], name: BatchName
+) -> int:
+    """Return the number of the last appended batch; -1 if none is recorded."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=list(servers),
+        group_id=name.group,
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        **kafka_settings(identity_of(options.client.metadata)),
+    )
+    try:
+        found = consumer.committed(place, timeout_ms=RECORD_TIMEOUT_MS)
+    finally:
+        consumer.close(autocommit=False)
+    return -1 if found is None else int(found)
+
+
+def _batches(streams: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+    for stream in streams:
+        yield from pa.ipc.open_stream(stream)
+
+
+def _require_room(size: int) -> None:
+    if size > HELD_BYTES_MAX:
+        raise TooManyRowsError(size, HELD_BYTES_MAX)
+
+
+class _OnceWriter(TopicTasks):
+    """Work of the tasks that append nothing."""
+
+    @sentence_first()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Return one task's rows to the driver."""
+        return hold_rows(iterator, self._options, self._columns)
+
+    def _append(self, held: Sequence[HeldRows], name: BatchName) -> None:
+        append_once(held, self._options, self._columns, self._servers, name)
+
+
+class OnceBatchWriter(_OnceWriter, DataSourceArrowWriter):
+    """Writer of one batch job."""
+
+    def __init__(
+        self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
+    ) -> None:
+        super().__init__(options, columns, servers)
+        require_number(options.application, options.batch)
+        once = str(UUID(bytes=Random().randbytes(16), version=4))
+        self._name = BatchName(options.application or once, options.batch or 0)
+
+    @sentence_first()
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Append the job's rows unless an earlier run with this number did."""
+        self._append(_held(messages), self._name)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: tasks append nothing, and the driver aborts its transaction itself."""
+
+
+class OnceStreamWriter(_OnceWriter, DataSourceStreamArrowWriter):
+    """Writer of one streaming query."""
+
+    @sentence_first()
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Append the micro-batch unless an earlier attempt did."""
+        held = _held(messages)
+        application = self._options.application or next((each.query_id for each in held), "")
+        if held and not application:
+            why = "missing: Spark did not give the id of the streaming query"
+            raise OptionError("txnAppId", why)
+        self._append(held, BatchName(application, batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: tasks append nothing, and the driver aborts its transaction itself."""
+
+
+def _held(messages: Sequence[WriterCommitMessage | None]) -> list[HeldRows]:
+    return [each for each in messages if isinstance(each, HeldRows)]
