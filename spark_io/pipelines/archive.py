@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from crc32c import crc32c
 
-from ledger_client import LedgerInfo, LedgerNotFoundError
-from metadata.ids import LedgerId, UpdateToken
+from ledger_client import LedgerInfo
+from metadata.ids import UpdateToken
 from metadata.ledgers.payload_encryption import Cipher, PayloadEncryption
 from spark_io.errors import SparkIoError
 from spark_io.ledgers.options import ReadOptions
+from spark_io.pipelines.scrub import closed_ledgers
 from spark_io.workers import client_of
 
 if TYPE_CHECKING:
@@ -87,9 +88,7 @@ def archive(
     entry_count = payload_bytes = 0
     for start in range(0, len(wanted), LEDGERS_PER_STEP):
         step = wanted[start : start + LEDGERS_PER_STEP]
-        infos = [
-            _closed(info, each) for info, each in zip(client.ledger_infos(step), step, strict=True)
-        ]
+        infos = list(closed_ledgers(client, step, cannot_be="archived", are="archived"))
         read = given | {"ledgers": ",".join(map(str, step)), "asStored": "true"}
         entries = spark.read.format("ledger").options(**read).load()
         with_digest = entries.mapInArrow(_add_digest, f"{_ddl(entries)}, crc32c bigint")
@@ -200,16 +199,6 @@ def _check_digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         sizes = pa.array([len(data) for _, _, data, _ in rows], pa.int64())
         arrays = [batch.column("ledger_id"), batch.column("entry_id"), sizes]
         yield pa.RecordBatch.from_arrays(arrays, names=["ledger_id", "entry_id", "size"])
-
-
-def _closed(info: LedgerInfo | None, ledger_id: int) -> LedgerInfo:
-    if info is None:
-        text = "it does not exist, so it cannot be archived: `quire ledger list` shows the others"
-        raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
-    if not info.is_closed:
-        text = f"ledger {ledger_id} is {info.state}, and only closed ledgers are archived"
-        raise SparkIoError(f"{text}: close it, or recover it: quire ledger recover {ledger_id}")
-    return info
 
 
 def _entry_count(info: LedgerInfo) -> int:

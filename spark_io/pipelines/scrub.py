@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from ledger_client import LedgerNotFoundError
+from ledger_client import LedgerInfo, LedgerNotFoundError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.verification import ReplicaReport, verify_replicas
+from ledger_client.sync import LedgerClient
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from spark_io.errors import SparkIoError
@@ -82,7 +83,13 @@ def scrub(
     exist, SparkIoError for a named ledger that is open. A ledger with a different password is
     reported as corrupt.
     """
-    ids = closed_ledger_ids(metadata) if ledger_ids is None else _checked_ids(metadata, ledger_ids)
+    if ledger_ids is None:
+        ids = closed_ledger_ids(metadata)
+    else:
+        named = list(dict.fromkeys(ledger_ids))
+        client = _client(metadata)
+        infos = closed_ledgers(client, named, cannot_be="checked", are="scrubbed")
+        ids = [int(each.id) for each in infos]
     count = max(1, min(len(ids), _tasks_most(spark)))
     rows = spark.createDataFrame([(each,) for each in ids], "ledger_id bigint")
     dealt = rows.repartitionByRange(count, "ledger_id")
@@ -107,24 +114,29 @@ def findings_of(frame: "DataFrame") -> list[BadRange]:
 
 def closed_ledger_ids(metadata: str) -> list[int]:
     """Return the ids of all closed ledgers. Raises MetadataUnavailableError."""
-    client = client_of(ReadOptions.of({"metadata": metadata, "ledger": "0"}).client)
-    return [int(info.id) for info in client.list_ledgers() if info.is_closed]
+    return [int(info.id) for info in _client(metadata).list_ledgers() if info.is_closed]
 
 
-def _checked_ids(metadata: str, ledger_ids: Sequence[int]) -> list[int]:
-    """Return the ids, each once. Raises LedgerNotFoundError, SparkIoError for an open ledger."""
-    client = client_of(ReadOptions.of({"metadata": metadata, "ledger": "0"}).client)
-    ids = list(dict.fromkeys(ledger_ids))
-    for ledger_id, info in zip(ids, client.ledger_infos(ids), strict=True):
+def closed_ledgers(
+    client: LedgerClient, ledger_ids: Sequence[int], *, cannot_be: str, are: str
+) -> Iterator[LedgerInfo]:
+    """Yield the ledgers. A missing one `cannot_be` archived, for example, and only closed ones
+    `are`. Raises LedgerNotFoundError, SparkIoError for an open ledger.
+    """
+    for ledger_id, info in zip(ledger_ids, client.ledger_infos(ledger_ids), strict=True):
         if info is None:
-            text = (
-                "it does not exist, so it cannot be checked: `quire ledger list` shows the others"
-            )
+            text = f"it does not exist, so it cannot be {cannot_be}"
+            text = f"{text}: `quire ledger list` shows the others"
             raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
         if not info.is_closed:
-            text = f"ledger {ledger_id} is {info.state}, and only closed ledgers are scrubbed"
-            raise SparkIoError(f"{text}: close it, or recover it: quire ledger recover {ledger_id}")
-    return ids
+            verb = f"quire ledger recover {ledger_id}"
+            text = f"ledger {ledger_id} is {info.state}, and only closed ledgers are {are}"
+            raise SparkIoError(f"{text}: close it, or recover it: {verb}")
+        yield info
+
+
+def _client(metadata: str) -> LedgerClient:
+    return client_of(ReadOptions.of({"metadata": metadata, "ledger": "0"}).client)
 
 
 def _scrub_task(
