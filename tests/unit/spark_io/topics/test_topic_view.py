@@ -2,10 +2,12 @@
 transactions were.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
+from typing import Any, cast
 
 import pytest
 
@@ -30,8 +32,10 @@ from spark_io.errors import (
     RecreatedError,
     UnknownTopicError,
 )
+from spark_io.offsets import IDS_KEY, FollowedSource, MicroBatchLimits, Offset
 from spark_io.topics.access import TopicServices
 from spark_io.topics.offsets import AbortedRecords, Bounds, TopicPartition, TopicRange
+from spark_io.topics.options import TopicReadOptions
 from spark_io.topics.partitions import TopicsView
 from spark_io.topics.ranges import RangeFinder
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append, small
@@ -406,3 +410,51 @@ async def test_a_topic_created_again_is_not_the_one_of_the_query(written: Writte
     assert again.identities == {"orders": bytes(16).hex()} != view.identities
     await again.aclose()
     await view.aclose()
+
+
+@dataclass
+class OnThisLoop:
+    """The driver's access, over the services of a test, for calls from another thread."""
+
+    services: TopicServices
+    loop: asyncio.AbstractEventLoop
+
+    def call(self, _what: str, work: Callable[..., Coroutine[Any, Any, Any]], _: float) -> Any:
+        return asyncio.run_coroutine_threadsafe(work(self.services), self.loop).result()
+
+
+@pytest.mark.real_time
+async def test_the_micro_batches_of_a_stream_have_each_record_once(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = pytest.importorskip("spark_io.topics.readers", reason="needs the extra `spark`")
+    await written.lead()
+    for number in range(6):
+        await written.write([b"%d" % number] * 5)
+    access = OnThisLoop(written.services, asyncio.get_running_loop())
+    monkeypatch.setattr(readers, "access_of", lambda _: access)
+    options = TopicReadOptions.of({"metadata": "zk://127.0.0.1:1/none", "topic": "orders"})
+    batches: list[list[TopicRange]] = []
+
+    def follow() -> Offset:
+        source: FollowedSource = readers.FollowedTopics(options)
+        at, end = source.start("earliest"), source.latest()
+        other: Offset = at | {IDS_KEY: {"orders": "0b"}}
+        with pytest.raises(RecreatedError):
+            source.advance(other, end, MicroBatchLimits())
+        while at != end:
+            to = source.advance(at, end, MicroBatchLimits(entries=7))
+            batches.append([cast("TopicRange", each) for each in source.ranges(at, to)])
+            at = to
+        source.close()
+        return end
+
+    end = await asyncio.to_thread(follow)
+    assert end == {"orders": {"0": 30}, IDS_KEY: {"orders": KEY.topic_id.hex()}}
+    found: dict[int, bytes] = {}
+    for ranges in batches:
+        new = await records_of(written.services, ranges)
+        assert len(new) <= 7
+        assert not found.keys() & new.keys()
+        found |= new
+    assert found == written.values
