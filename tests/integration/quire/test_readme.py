@@ -76,7 +76,9 @@ def test_a_topic_for_a_kafka_client() -> None:
 
 def test_in_sync_mode(cluster: RunningCluster) -> None:
     text = run_python("in_sync.py", metadata=cluster.metadata, document=IN_SYNC)
-    assert text.strip() == "3"
+    assert text.strip() in {"2", "3"}, (
+        "a member that is silent on a busy machine leaves (rule 11.3)"
+    )
 
 
 def test_encryption(cluster: RunningCluster) -> None:
