@@ -28,9 +28,8 @@ from bookie.storage.bookie_storage import BookieStorage
 from metadata.backoff import Backoff
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.paths import scrub_path
 from metadata.repair.scrub import NEVER_SCRUBBED, ScrubPosition, ScrubRecord
-from metadata.repair.scrub_store import ScrubStore
+from metadata.repair.scrub_store import SCRUB_KIND, ScrubStore
 from metadata.repair.settings import RepairSettings
 from metadata.repair.settings_store import RepairSettingsView
 from metadata.store.interface import MetadataStore
@@ -169,7 +168,7 @@ class Scrubber:
         """Check and report until cancelled. Raises DiskFailedError if the index fails."""
         cancels = [
             self._storage.bad_ranges.on_change(self._note_bad),
-            self._store.watch_value(scrub_path(self._bookie_id), self._note_request),
+            self._store.watch_value(SCRUB_KIND.path(self._bookie_id), self._note_request),
             self._settings.on_change(self._wake.set),
         ]
         try:

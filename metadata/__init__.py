@@ -5,6 +5,7 @@ other package builds on it.
 
 - `ids`: identifiers that every package shares.
 - `paths`: every path in the store.
+- `records`: records that say how they are stored by the types of their fields.
 - `msgpack_fields`: versioned msgpack arrays, with checks of types and ranges.
 - `callbacks`: registry of change callbacks.
 - `backoff`: pauses between repeated calls.

@@ -276,24 +276,9 @@ def in_sync_path(broker_id: int) -> str:
     return f"{IN_SYNC}/{broker_id}"
 
 
-def lifecycle_path(bookie_id: BookieId) -> str:
-    """Return the path of a bookie's state, as operators and repair set it."""
-    return f"{LIFECYCLES}/{bookie_id}"
-
-
-def scrub_path(bookie_id: BookieId) -> str:
-    """Return the path of a bookie's scrub record."""
-    return f"{SCRUBS}/{bookie_id}"
-
-
 def acl_shard_path(shard: int) -> str:
     """Return the path of a shard of the access control lists."""
     return f"{ACLS}/{shard}"
-
-
-def repair_job_path(name: str) -> str:
-    """Return the path of a published job of repair."""
-    return f"{REPAIR_JOBS}/{name}"
 
 
 def repair_claim_path(ledger_id: LedgerId) -> str:

@@ -20,9 +20,9 @@ from bookie.storage.writability import Reason, Writability
 from metadata.backoff import Backoff
 from metadata.errors import MetadataError, MetadataFormatError
 from metadata.ids import BookieId
-from metadata.paths import lifecycle_path
-from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle, unpack_lifecycle
-from metadata.store.interface import MetadataStore, find
+from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
+from metadata.repair.lifecycle_store import LIFECYCLE_KIND
+from metadata.store.interface import MetadataStore
 from quire.server.server_log import ServerLog
 
 READ_ONLY_NAME: Final = "read-only"
@@ -31,9 +31,7 @@ _TEXT: Final = b"An operator made this bookie read-only: quire bookie readonly I
 
 async def read_lifecycle(store: MetadataStore, bookie_id: BookieId) -> BookieLifecycle:
     """Return a bookie's record, by a fresh read. Raises MetadataError."""
-    path = lifecycle_path(bookie_id)
-    stored = await find(store, path)
-    return UNCHANGED if stored is None else unpack_lifecycle(path, stored.value)
+    return await LIFECYCLE_KIND.node(bookie_id).find(store) or UNCHANGED
 
 
 async def refuse_removed(store: MetadataStore, bookie_id: BookieId) -> None:
@@ -82,7 +80,7 @@ class OwnLifecycle:
         """Apply every change until cancelled. Raises BookieRemovedError."""
         changed = asyncio.Event()
         changed.set()  # it may have changed since the start
-        cancel = self._store.watch_value(lifecycle_path(self._bookie_id), changed.set)
+        cancel = self._store.watch_value(LIFECYCLE_KIND.path(self._bookie_id), changed.set)
         backoff = Backoff(self._rng)
         try:
             while True:

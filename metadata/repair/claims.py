@@ -3,9 +3,7 @@
 Leaves the copying to the workers. A claim only avoids double work: every change of a ledger is a
 compare-and-set, so two workers that repair one ledger for a moment do no harm.
 
-Format: the value of `/repair/claims/<ledger id, 19 digits>` is that of an ephemeral node
-(`ephemeral.py`); its content is a msgpack array [1, worker id str, since int in ms, copied int,
-total int, target str].
+The node is ephemeral (`ephemeral.py`); its content is a `Claim`.
 
 Invariants: at most one live session holds a claim; a claim ends with the session in which it was
 made, by the clock of its holder before another worker can have it; reports are written at most
@@ -18,9 +16,8 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
-from typing import Final
+from typing import Annotated, Final
 
 from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
@@ -34,8 +31,8 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import LedgerId, is_ledger_id
-from metadata.msgpack_fields import FieldError, int_of, pack_checked, text_of, unpack_versioned
 from metadata.paths import LEDGER_ID_DIGITS, REPAIR_CLAIMS, repair_claim_path
+from metadata.records import NOT_STORED, Bytes, Ms, codec_of
 from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.ephemeral import (
     INCARNATION_BYTES,
@@ -50,8 +47,6 @@ REPORT_INTERVAL_S: Final = 5.0
 UNREADABLE: Final = "unreadable"
 """Worker, in lists, of a claim that this release cannot read."""
 
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 6
 _INT64_MAX: Final = 2**63 - 1
 
 _log = logging.getLogger(__name__)
@@ -61,15 +56,18 @@ _log = logging.getLogger(__name__)
 class Claim:
     """Claim of one ledger, as its holder last reported it."""
 
-    ledger_id: LedgerId
+    ledger_id: Annotated[LedgerId, NOT_STORED]
     worker_id: str
-    since_ms: int
-    copied_bytes: int = 0
+    since_ms: Ms
+    copied_bytes: Bytes = 0
     """Payload bytes of all copies of the ledger that the worker has made, or makes now."""
-    total_bytes: int = 0
+    total_bytes: Bytes = 0
     """Bytes to copy, as estimated for the job; 0 if only damaged or missing entries are copied."""
     target: str = ""
     """The bookie to which the worker copies now; empty while it copies nothing."""
+
+
+CLAIM_CODEC: Final = codec_of(Claim)
 
 
 class HeldClaim:
@@ -251,45 +249,15 @@ class ClaimStore:
             return Claim(ledger_id, UNREADABLE, 0)
 
 
-def pack_claim(claim: Claim) -> bytes:
-    """Return the content of a claim's node."""
-    return pack_checked(
-        f"the claim of ledger {claim.ledger_id}",
-        [
-            _FORMAT_VERSION,
-            claim.worker_id,
-            claim.since_ms,
-            claim.copied_bytes,
-            claim.total_bytes,
-            claim.target,
-        ],
-        partial(_claim_of, claim.ledger_id),
-    )
-
-
 def unpack_claim(ledger_id: LedgerId, value: bytes) -> Claim:
     """Read the value of a claim's node. Raises MetadataFormatError for anything else."""
-    return _claim_of(ledger_id, unpack_held(repair_claim_path(ledger_id), value).content)
-
-
-def _claim_of(ledger_id: LedgerId, content: bytes) -> Claim:
     path = repair_claim_path(ledger_id)
-    fields = unpack_versioned(path, content, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        return Claim(
-            ledger_id=ledger_id,
-            worker_id=text_of(fields[1]),
-            since_ms=int_of(fields[2], 0, _INT64_MAX),
-            copied_bytes=int_of(fields[3], 0, _INT64_MAX),
-            total_bytes=int_of(fields[4], 0, _INT64_MAX),
-            target=text_of(fields[5]),
-        )
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error
+    return CLAIM_CODEC.unpack(path, unpack_held(path, value).content, ledger_id=ledger_id)
 
 
 def _value_of(claim: Claim, incarnation: bytes, session_id: int) -> bytes:
-    return pack_held(HeldNode(incarnation, session_id, pack_claim(claim)))
+    content = CLAIM_CODEC.pack(f"the claim of ledger {claim.ledger_id}", claim)
+    return pack_held(HeldNode(incarnation, session_id, content))
 
 
 def _is_of(path: str, stored: Stored, incarnation: bytes, session_id: int) -> bool:

@@ -10,12 +10,10 @@ workers read the ledger's metadata before they copy.
 Source: protocol rules 1.2-1.3, 9.1 and 9.3.
 """
 
-import asyncio
 import contextlib
 from random import Random
 from typing import Final
 
-from metadata.backoff import Backoff
 from metadata.errors import (
     NodeExistsError,
     NodeNotFoundError,
@@ -24,9 +22,11 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
-from metadata.paths import REPAIR_JOBS, repair_job_path
-from metadata.repair.jobs import Job, JobName, job_name_of, pack_job, unpack_job
+from metadata.paths import REPAIR_JOBS
+from metadata.repair.jobs import JOB_CODEC, Job, JobName, job_name_of
 from metadata.store.interface import Cancel, MetadataStore, WatchCallback, find
+from metadata.store.records import NodeNames, RecordKind
+from metadata.store.value_changes import until_certain
 
 JOBS_MAX: Final = 1_000
 """Maximum number of published jobs. The auditor publishes the most urgent ones, and more when these
@@ -34,6 +34,10 @@ are done.
 """
 
 NEVER_ANNOUNCED: Final = Version(-1)
+
+JOB_KIND: Final = RecordKind[JobName, Job](
+    REPAIR_JOBS, NodeNames(lambda name: name.text, job_name_of), JOB_CODEC, key_field="name"
+)
 
 
 class JobStore:
@@ -44,27 +48,20 @@ class JobStore:
         self._rng = rng
 
     async def publish(self, job: Job) -> bool:
-        """Publish a job. Returns False if one with this name is published already.
-
-        Repeats until the outcome is certain or the call is cancelled. Raises StoreUnavailableError
-        when nothing was written.
+        """Publish a job. Returns False if one with this name is published already. Raises as
+        `until_certain`.
         """
-        path, value = repair_job_path(job.name.text), pack_job(job)
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        while True:
+        node = JOB_KIND.node(job.name)
+        value = node.pack(job)
+
+        async def attempt(unknown_count: int) -> bool:
             try:
-                await self._store.create(path, value)
+                await self._store.create(node.path, value)
             except NodeExistsError:
-                return is_unknown  # probably an earlier attempt of this call
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            else:
-                return True
-            await asyncio.sleep(backoff.next_s())
+                return unknown_count > 0  # probably an earlier attempt of this call
+            return True
+
+        return await until_certain(self._rng, attempt)
 
     async def published(self) -> list[JobName]:
         """Return the names of all published jobs in the order in which they are to be done, with
@@ -75,59 +72,45 @@ class JobStore:
 
     async def get(self, name: JobName) -> tuple[Job, Version]:
         """Read a job with a fresh read. Raises NodeNotFoundError, MetadataFormatError."""
-        stored = await self._store.get(repair_job_path(name.text), fresh=True)
-        return unpack_job(name, stored.value), stored.version
+        node = JOB_KIND.node(name)
+        stored = await self._store.get(node.path, fresh=True)
+        return node.unpack(stored.value), stored.version
 
     async def change(self, job: Job, expected: Version) -> Version | None:
-        """Store a change of the job that was read at `expected`, and return the new version.
-
-        Returns None if another process changed or removed the job. Repeats until the outcome is
-        certain or the call is cancelled. Raises StoreUnavailableError when nothing was written.
+        """Store a change of the job that was read at `expected`, and return the new version; None
+        if another process changed or removed the job. Raises as `until_certain`.
         """
-        path, value = repair_job_path(job.name.text), pack_job(job)
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        while True:
+        node = JOB_KIND.node(job.name)
+        value = node.pack(job)
+
+        async def attempt(unknown_count: int) -> Version | None:
+            if unknown_count:
+                stored = await find(self._store, node.path)
+                if stored is not None and stored.value == value:
+                    return stored.version
             try:
-                if is_unknown:
-                    stored = await find(self._store, path)
-                    if stored is not None and stored.value == value:
-                        return stored.version
-                return await self._store.compare_and_set(path, value, expected)
+                return await self._store.compare_and_set(node.path, value, expected)
             except (NodeNotFoundError, VersionConflictError):
                 return None
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            await asyncio.sleep(backoff.next_s())
+
+        return await until_certain(self._rng, attempt)
 
     async def remove(self, name: JobName, expected: Version) -> bool:
         """Remove the job that was read at `expected`. Returns True once the job does not exist,
-        False if another process changed it.
-
-        Repeats until the outcome is certain or the call is cancelled. Raises StoreUnavailableError
-        when nothing was removed.
+        False if another process changed it. Raises as `until_certain`.
         """
-        path = repair_job_path(name.text)
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        while True:
+        path = JOB_KIND.path(name)
+
+        async def attempt(_unknown_count: int) -> bool:
             try:
                 await self._store.delete(path, expected)
             except NodeNotFoundError:
-                return True
+                pass
             except VersionConflictError:
                 return False
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            else:
-                return True
-            await asyncio.sleep(backoff.next_s())
+            return True
+
+        return await until_certain(self._rng, attempt)
 
     async def announced(self) -> Version:
         """Return a number that differs after each `announce`, with a fresh read. Read it before the

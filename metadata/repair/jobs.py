@@ -3,12 +3,9 @@
 Leaves what a ledger needs, and the meaning of an urgency, to `quire.repair.needs`, and storing jobs
 to `job_store.py`.
 
-Format: the name is `<urgency, 1 digit>-<bytes, 16 digits>-<ledger id, 19 digits>`; the value is a
-msgpack array [1, urgency int, bytes int, [reason str], state str, blocked reason str, since int in
-ms].
+Format: the name is `<urgency, 1 digit>-<bytes, 16 digits>-<ledger id, 19 digits>`.
 
-Invariants: names sort as jobs are to be done: by urgency, small ones first; the value repeats what
-its name says; for any bytes, decoding returns a job or raises MetadataFormatError.
+Invariant: names sort as jobs are to be done: by urgency, small ones first.
 
 Source: protocol rules 9.1 and 9.3.
 """
@@ -16,20 +13,11 @@ Source: protocol rules 9.1 and 9.3.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
-from metadata.errors import MetadataFormatError
 from metadata.ids import LedgerId, is_ledger_id
-from metadata.msgpack_fields import (
-    FieldError,
-    array_of,
-    int_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
 from metadata.paths import LEDGER_ID_DIGITS
+from metadata.records import NOT_STORED, Ms, codec_of, whole
 
 URGENCY_MAX: Final = 9
 """The largest urgency as a number, which is the least urgent."""
@@ -38,10 +26,9 @@ MOVING_URGENCY: Final = 3
 BYTES_DIGITS: Final = 16
 BYTES_MAX: Final = 10**BYTES_DIGITS - 1
 
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 7
-_INT64_MAX: Final = 2**63 - 1
 _NAME: Final = re.compile(rf"([0-9])-([0-9]{{{BYTES_DIGITS}}})-([0-9]{{{LEDGER_ID_DIGITS}}})")
+
+Urgency = Annotated[int, whole(0, URGENCY_MAX)]
 
 
 class JobState(StrEnum):
@@ -78,10 +65,10 @@ class JobName:
 class Job:
     """One ledger to repair."""
 
-    name: JobName
+    name: Annotated[JobName, NOT_STORED]
     reasons: tuple[str, ...]
     """What the ledger needs, for operators."""
-    since_ms: int
+    since_ms: Ms
     """Time since which the ledger has needs, in ms since 1970."""
     state: JobState = JobState.QUEUED
     blocked_reason: str = ""
@@ -93,6 +80,9 @@ class Job:
         return self.name.ledger_id
 
 
+JOB_CODEC: Final = codec_of(Job)
+
+
 def job_name_of(text: str) -> JobName | None:
     """Return a stored name; None for a text that is not one."""
     match = _NAME.fullmatch(text)
@@ -100,45 +90,3 @@ def job_name_of(text: str) -> JobName | None:
         return None
     urgency, size_bytes, ledger_id = map(int, match.groups())
     return JobName(urgency, size_bytes, LedgerId(ledger_id)) if is_ledger_id(ledger_id) else None
-
-
-def pack_job(job: Job) -> bytes:
-    """Return the stored form."""
-    return pack_checked(
-        f"the repair job {job.name.text}",
-        [
-            _FORMAT_VERSION,
-            job.name.urgency,
-            job.name.size_bytes,
-            list(job.reasons),
-            str(job.state),
-            job.blocked_reason,
-            job.since_ms,
-        ],
-        partial(unpack_job, job.name),
-    )
-
-
-def unpack_job(name: JobName, value: bytes) -> Job:
-    """Read a stored form. Raises MetadataFormatError for anything else."""
-    what = f"the repair job {name.text}"
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        int_of(fields[1], name.urgency, name.urgency)
-        int_of(fields[2], name.size_bytes, name.size_bytes)
-        return Job(
-            name=name,
-            reasons=tuple(text_of(each) for each in array_of(fields[3])),
-            state=_state_of(text_of(fields[4])),
-            blocked_reason=text_of(fields[5]),
-            since_ms=int_of(fields[6], 0, _INT64_MAX),
-        )
-    except FieldError as error:
-        raise MetadataFormatError(what, str(error)) from error
-
-
-def _state_of(text: str) -> JobState:
-    try:
-        return JobState(text)
-    except ValueError as error:
-        raise FieldError(f"{text!r} is not a state of a job") from error

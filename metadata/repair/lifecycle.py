@@ -2,8 +2,7 @@
 
 Leaves storing it to `lifecycle_store.py`, and whether a bookie runs to its registration.
 
-Format: the value of `/repair/bookies/<bookie id>` is a msgpack array [1, state str, since int in
-ms, reason str]. A bookie without a node is active.
+A bookie without a node is active.
 
     from      to        changed by
     active    draining  an operator
@@ -26,31 +25,18 @@ ms, reason str]. A bookie without a node is active.
 
 Invariants: `unreadable` is never stored; `removed` is final, and its node stays, so that the id
 stays known; only a bookie that refuses entries, as a drained one does, becomes removed; a bookie
-that drains keeps its state while it is away; for any bytes, decoding returns a record or raises
-MetadataFormatError.
+that drains keeps its state while it is away.
 
 Source: protocol rules 9.5 and 9.13.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
 from metadata.errors import InvalidLifecycleChangeError, MetadataFormatError
 from metadata.ids import BookieId
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    int_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
-
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 4
-_INT64_MAX: Final = 2**63 - 1
+from metadata.records import Ms, choice, codec_of
 
 
 class Lifecycle(StrEnum):
@@ -82,11 +68,14 @@ class Lifecycle(StrEnum):
 class BookieLifecycle:
     """State of one bookie, since when, and why. The default is that of a bookie without a node."""
 
-    state: Lifecycle = Lifecycle.ACTIVE
-    since_ms: int = 0
+    state: Annotated[Lifecycle, choice(Lifecycle, without=(Lifecycle.UNREADABLE,))] = (
+        Lifecycle.ACTIVE
+    )
+    since_ms: Ms = 0
     reason: str = ""
 
 
+LIFECYCLE_CODEC: Final = codec_of(BookieLifecycle)
 UNCHANGED: Final = BookieLifecycle()
 """The record of a bookie without a node."""
 
@@ -160,33 +149,6 @@ def changed(
     return BookieLifecycle(to, now_ms, reason)
 
 
-def pack_lifecycle(what: str, record: BookieLifecycle) -> bytes:
-    """Return the stored form."""
-    fields: list[Packed] = [_FORMAT_VERSION, str(record.state), record.since_ms, record.reason]
-    return pack_checked(what, fields, partial(unpack_lifecycle, what))
-
-
-def unpack_lifecycle(what: str, value: bytes) -> BookieLifecycle:
-    """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        return BookieLifecycle(
-            _state_of(text_of(fields[1])), int_of(fields[2], 0, _INT64_MAX), text_of(fields[3])
-        )
-    except FieldError as error:
-        raise MetadataFormatError(what, str(error)) from error
-
-
-def lifecycle_of(what: str, value: bytes) -> BookieLifecycle:
-    """Read a stored form; what cannot be read is UNREADABLE."""
-    try:
-        return unpack_lifecycle(what, value)
-    except MetadataFormatError as error:
-        return BookieLifecycle(Lifecycle.UNREADABLE, reason=error.why)
-
-
-def _state_of(text: str) -> Lifecycle:
-    stored = {str(each): each for each in Lifecycle if each is not Lifecycle.UNREADABLE}
-    if text not in stored:
-        raise FieldError(f"{text!r} is not a state of a bookie")
-    return stored[text]
+def unreadable_lifecycle(error: MetadataFormatError) -> BookieLifecycle:
+    """Return what stands for a record that this release cannot read."""
+    return BookieLifecycle(Lifecycle.UNREADABLE, reason=error.why)

@@ -8,11 +8,14 @@ Source: protocol rules 1.2 and 9.3.
 """
 
 from random import Random
+from typing import Final
 
 from metadata.paths import REPAIR_STATUS
-from metadata.repair.status import RepairStatus, pack_status, unpack_status
-from metadata.store.interface import Cancel, MetadataStore, WatchCallback, find
-from metadata.store.value_changes import change_value
+from metadata.repair.status import STATUS_CODEC, RepairStatus, shortened
+from metadata.store.interface import Cancel, MetadataStore, WatchCallback
+from metadata.store.records import RecordNode
+
+STATUS_NODE: Final = RecordNode(REPAIR_STATUS, STATUS_CODEC)
 
 
 class StatusStore:
@@ -24,17 +27,12 @@ class StatusStore:
 
     async def get(self) -> RepairStatus | None:
         """Read the summary with a fresh read; None if there is none. Raises MetadataError."""
-        stored = await find(self._store, REPAIR_STATUS)
-        return None if stored is None else unpack_status(REPAIR_STATUS, stored.value)
+        return await STATUS_NODE.find(self._store)
 
     async def put(self, status: RepairStatus) -> None:
-        """Store a summary in place of the last one.
-
-        Repeats until the outcome is certain or the call is cancelled. Raises StoreUnavailableError
-        when nothing was written.
-        """
-        value = pack_status(REPAIR_STATUS, status)
-        await change_value(self._store, REPAIR_STATUS, lambda _stored: value, self._rng)
+        """Store a summary in place of the last one. Raises as `change_node`."""
+        wanted = shortened(status)
+        await STATUS_NODE.change(self._store, self._rng, lambda _stored: wanted)
 
     def watch(self, callback: WatchCallback) -> Cancel:
         """Call back after each new summary; as `MetadataStore.watch_value`."""

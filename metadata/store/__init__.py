@@ -13,6 +13,7 @@
 - `election`: election of one process by such a node.
 - `followed_value`: one node's value, followed.
 - `value_changes`: one value's change, until it is certain.
+- `records`: records of one kind, changed by compare-and-set and followed.
 - `child_values`: nodes below one node, and their values.
 - `child_names`: names of the nodes below one node.
 - `number_blocks`: numbers that nothing else in the cluster gets.

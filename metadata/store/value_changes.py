@@ -12,7 +12,7 @@ Source: protocol rules 1.2-1.4.
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from metadata.backoff import Backoff
 from metadata.errors import (
@@ -25,6 +25,8 @@ from metadata.errors import (
 )
 from metadata.store.interface import MetadataStore, Stored, find
 
+Result = TypeVar("Result")
+
 ATTEMPTS_MAX: Final = 1_000
 """Maximum number of attempts at one change; most attempts fail because another process changed the
 same value.
@@ -36,9 +38,26 @@ value is None if the node does not exist. It is called again after a conflict, a
 outcome unless its own result is read back.
 """
 
-
 NodeChange = Callable[[bytes | None], bytes | None]
 """The same for a node that may also be removed; then it returns None."""
+
+
+async def until_certain(rng: Random, attempt: Callable[[int], Awaitable[Result]]) -> Result:
+    """Repeat a write until its outcome is certain or the call is cancelled; a cancelled call may
+    have been applied, or may still be. `attempt` takes how many attempts before it have an unknown
+    outcome. Raises what it raises, and StoreUnavailableError only when nothing was written.
+    """
+    backoff = Backoff(rng)
+    unknown_count = 0
+    while True:
+        try:
+            return await attempt(unknown_count)
+        except OutcomeUnknownError:
+            unknown_count += 1
+        except StoreUnavailableError:
+            if not unknown_count:
+                raise
+        await asyncio.sleep(backoff.next_s())
 
 
 async def change_value(store: MetadataStore, path: str, change: ValueChange, rng: Random) -> bytes:

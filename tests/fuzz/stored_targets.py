@@ -8,39 +8,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from metadata.errors import MetadataFormatError
-from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from metadata.ids import NO_ENTRY, BookieId, EntryId
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.deletion_feed import deleted_ms
 from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.msgpack_fields import pack
 from metadata.paths import LEDGER_IDS
+from metadata.records import Codec
 from metadata.registry.cluster import _instance_of
 from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
 from metadata.registry.registration import (
     BookieRegistration,
     pack_registration,
     unpack_registration,
-)
-from metadata.repair.claims import Claim, pack_claim, unpack_claim
-from metadata.repair.jobs import Job, JobName, JobState, pack_job, unpack_job
-from metadata.repair.lifecycle import (
-    BookieLifecycle,
-    Lifecycle,
-    pack_lifecycle,
-    unpack_lifecycle,
-)
-from metadata.repair.settings import DEFAULTS, pack_settings, unpack_settings
-from metadata.repair.status import (
-    AwayBookie,
-    BlockedTotal,
-    RepairStatus,
-    UrgencyTotal,
-    pack_status,
-    unpack_status,
 )
 from metadata.security.ledger_grants import grants_of, pack_grants, unpack_grants
 from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
@@ -54,6 +38,7 @@ from tests.fuzz.sealing import seal_export
 from tests.fuzz.targets import KIB, ParserTarget
 from tests.fuzz.wire_targets import HOSTILE_MSGPACK
 from tests.support.metadata.samples import A, B, C, D, open_ledger
+from tests.support.metadata.stored_codecs import given_to, sample_of, stored_codecs
 
 Value = TypeVar("Value")
 EXPORT_HEADER: Final = FileHeader(
@@ -217,7 +202,8 @@ def stored_targets() -> list[ParserTarget]:
             hostile=HOSTILE_MSGPACK,
             weight=0.5,
         ),
-        *_repair_targets(),
+        *_record_targets(),
+        _quota_target(),
         ParserTarget(
             "small_values",
             _check_small_values,
@@ -241,58 +227,29 @@ def stored_targets() -> list[ParserTarget]:
     ]
 
 
-def _repair_targets() -> list[ParserTarget]:
-    name = JobName(2, 5_000, LedgerId(17))
-    job = Job(name, ("a is lost",), 9, JobState.BLOCKED, "needs 4 bookies, has 3")
-    blocked, away = (BlockedTotal("b", 2),), (AwayBookie(BookieId("c"), 6),)
-    status = RepairStatus("a", 5, 7, 8, (UrgencyTotal(2, 4, 9),), 9, 1, 9, blocked, away=away)
-    checks_and_seeds: list[tuple[str, Check, bytes]] = [
-        (
-            "lifecycle",
-            codec_check(
-                lambda record: pack_lifecycle("path", record),
-                lambda value: unpack_lifecycle("path", value),
-            ),
-            pack_lifecycle("path", BookieLifecycle(Lifecycle.LOST, 5, "away")),
-        ),
-        (
-            "repair_settings",
-            codec_check(
-                lambda settings: pack_settings("path", settings),
-                lambda value: unpack_settings("path", value),
-            ),
-            pack_settings("path", DEFAULTS),
-        ),
-        ("repair_job", codec_check(pack_job, lambda value: unpack_job(name, value)), pack_job(job)),
-        (
-            "repair_claim",
-            codec_check(
-                lambda claim: pack_held(HeldNode(bytes(16), 9, pack_claim(claim))),
-                lambda value: unpack_claim(LedgerId(17), value),
-            ),
-            pack_held(HeldNode(bytes(16), 9, pack_claim(Claim(LedgerId(17), "w", 5, 1, 2, "a")))),
-        ),
-        (
-            "repair_status",
-            codec_check(
-                lambda found: pack_status("path", found),
-                lambda value: unpack_status("path", value),
-            ),
-            pack_status("path", status),
-        ),
-        (
-            "quota",
-            codec_check(
-                lambda quota: pack_quota("path", *quota),
-                lambda value: unpack_quota("path", value),
-            ),
-            pack_quota("path", QUOTED, {QuotaKey.PRODUCER_BYTE_RATE: 5.0}),
-        ),
-    ]
-    return [
-        ParserTarget(target, check, (seed,), hostile=HOSTILE_MSGPACK, weight=0.3)
-        for target, check, seed in checks_and_seeds
-    ]
+def _record_targets() -> list[ParserTarget]:
+    """Return a target for each record that is stored by the types of its fields."""
+    return [_record_target(name, codec) for name, codec in stored_codecs().items()]
+
+
+def _record_target(name: str, codec: Codec[Any]) -> ParserTarget:
+    sample = sample_of(codec)
+    given = given_to(codec, sample)
+    seed = codec.pack("path", sample)
+    check = codec_check(
+        lambda record: codec.pack("path", record),
+        lambda value: codec.unpack("path", value, **given),
+    )
+    target = name.removesuffix("_CODEC").lower()
+    return ParserTarget(target, check, (seed,), hostile=HOSTILE_MSGPACK, weight=0.3)
+
+
+def _quota_target() -> ParserTarget:
+    check = codec_check(
+        lambda quota: pack_quota("path", *quota), lambda value: unpack_quota("path", value)
+    )
+    seed = pack_quota("path", QUOTED, {QuotaKey.PRODUCER_BYTE_RATE: 5.0})
+    return ParserTarget("quota", check, (seed,), hostile=HOSTILE_MSGPACK, weight=0.3)
 
 
 def _check_small_values(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:

@@ -13,9 +13,8 @@ from typing_extensions import override
 from metadata.errors import MetadataError, StoreUnavailableError
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.paths import lifecycle_path
-from metadata.repair.lifecycle import UNCHANGED, Lifecycle, unpack_lifecycle
-from metadata.repair.lifecycle_store import LifecycleStore
+from metadata.repair.lifecycle import LIFECYCLE_CODEC, UNCHANGED, Lifecycle
+from metadata.repair.lifecycle_store import LIFECYCLE_KIND, LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
 from metadata.store.memory import MemoryMetadataStore
 from quire.repair.repair_process import RepairProcess, RepairRoles
@@ -252,9 +251,9 @@ def _known(cluster: Cluster) -> list[str]:
 
 
 def _is_in(cluster: Cluster, bookie_id: str, *states: Lifecycle) -> bool:
-    path = lifecycle_path(BookieId(bookie_id))
+    path = LIFECYCLE_KIND.path(BookieId(bookie_id))
     tree = cluster.metadata.tree
-    record = unpack_lifecycle(path, tree.get(path).value) if tree.exists(path) else UNCHANGED
+    record = LIFECYCLE_CODEC.unpack(path, tree.get(path).value) if tree.exists(path) else UNCHANGED
     return record.state in states
 
 

@@ -120,7 +120,7 @@ async def test_what_a_client_may_not_do(setting: Setting, rng: random.Random) ->
             B, Lifecycle.DRAINING, "a test", 1
         ),
         "set repair": lambda: RepairSettingsStore(client, rng).change(urgent_after_s=1),
-        "publish a job": lambda: client.create(paths.repair_job_path("j"), b""),
+        "publish a job": lambda: client.create(f"{paths.REPAIR_JOBS}/j", b""),
         "hold a claim": lambda: client.create(
             paths.repair_claim_path(LedgerId(5)), b"", ephemeral=True
         ),

@@ -16,8 +16,9 @@ from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.paths import REPAIR_JOBS, repair_job_path
-from metadata.repair.jobs import Job, JobState, job_name_of, unpack_job
+from metadata.paths import REPAIR_JOBS
+from metadata.repair.job_store import JOB_KIND
+from metadata.repair.jobs import JOB_CODEC, Job, JobState, job_name_of
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
@@ -65,14 +66,19 @@ class JobNews:
         """Return the jobs that are published now, all read in one step."""
         tree = self._server.tree
         names = sorted(filter(None, map(job_name_of, tree.children(REPAIR_JOBS))))
-        return [unpack_job(each, tree.get(repair_job_path(each.text)).value) for each in names]
+        return [
+            JOB_CODEC.unpack("a job", tree.get(JOB_KIND.path(each)).value, name=each)
+            for each in names
+        ]
 
     def notice(self, change: NodeChange) -> None:
         """See `metadata.store.memory_server.Session`."""
         name = job_name_of(change.path.rpartition("/")[2])
         if parent_of(change.path) == REPAIR_JOBS and name is not None and change.exists_now:
             with suppress(MetadataFormatError):  # a story writes jobs that cannot be read
-                self.stored.append(unpack_job(name, self._server.tree.get(change.path).value))
+                self.stored.append(
+                    JOB_CODEC.unpack("a job", self._server.tree.get(change.path).value, name=name)
+                )
 
 
 @dataclass(slots=True)

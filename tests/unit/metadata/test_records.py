@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgpack
 import pytest
 
 import metadata
@@ -24,7 +25,7 @@ from metadata.brokers.broker_registration import (
     pack_broker,
     unpack_broker,
 )
-from metadata.errors import MetadataError
+from metadata.errors import MetadataError, MetadataFormatError
 from metadata.ids import EntryId, LedgerId, UpdateToken
 from metadata.ledgers.chain import (
     AppliedBatch,
@@ -47,25 +48,6 @@ from metadata.registry.registration import (
     BookieRegistration,
     pack_registration,
     unpack_registration,
-)
-from metadata.repair.claims import Claim, pack_claim, unpack_claim
-from metadata.repair.jobs import Job, JobName, pack_job, unpack_job
-from metadata.repair.lifecycle import BookieLifecycle, pack_lifecycle, unpack_lifecycle
-from metadata.repair.scrub import (
-    BadRange,
-    ScrubPosition,
-    ScrubRecord,
-    pack_scrub,
-    unpack_scrub,
-)
-from metadata.repair.settings import RepairSettings, pack_settings, unpack_settings
-from metadata.repair.status import (
-    AwayBookie,
-    BlockedTotal,
-    RepairStatus,
-    UrgencyTotal,
-    pack_status,
-    unpack_status,
 )
 from metadata.restore.restore_record import (
     RestoreRecord,
@@ -110,8 +92,8 @@ from metadata.topics.topic import (
 )
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 from tests.support.metadata.samples import A, B, C, D, open_ledger
+from tests.support.metadata.stored_codecs import given_to, sample_of, stored_codecs
 
-BAD: Final = BadRange(LedgerId(7), EntryId(1), EntryId(2))
 TOKEN: Final = UpdateToken(bytes(16))
 SEGMENT: Final = PartitionSegment(LedgerId(7), 0, 1, 5, 9, 100, 6)
 KEY: Final = PartitionKey(TopicId(bytes(16)), 0)
@@ -126,7 +108,6 @@ ODD: Final[Mapping[type, tuple[object, ...]]] = {
 }
 """Values that may take the place of one of a type."""
 
-JOB: Final = Job(JobName(1, 100, LedgerId(7)), ("reason",), 5)
 GRANTS: Final = grants_of("User:a", [LedgerGrant(LedgerRole.READER, parse_resource("ledger:7"))])
 BINDING: Final = AclBinding(
     ResourceType.TOPIC,
@@ -138,9 +119,6 @@ BINDING: Final = AclBinding(
     Permission.ALLOW,
 )
 SALTED: Final = ScramCredential(ScramMechanism.SHA_256, bytes(16), bytes(32), bytes(32), 4096)
-STATUS: Final = RepairStatus(
-    "r", 1, 2, 3, (UrgencyTotal(1, 2, 3),), 5, 6, 7, (BlockedTotal("w", 1),), 0, (AwayBookie(A, 5),)
-)
 TOPIC: Final = TopicRecord(
     "t", TopicId(bytes(16)), 5, (PartitionLeadership(1, 1, 3),), {"name": "value"}, token=TOKEN
 )
@@ -189,28 +167,6 @@ RECORDS: Final[
         named(unpack_reports),
         ({KEY: InSyncReport(1, (1, 2), (1,))},),
     ),
-    pack_job: (
-        lambda job: (job.name, pack_job(job)),
-        lambda both: unpack_job(*both),
-        (JOB,),
-    ),
-    pack_settings: (named(pack_settings), named(unpack_settings), (RepairSettings(),)),
-    pack_claim: (
-        lambda claim: pack_held(HeldNode(bytes(16), 5, pack_claim(claim))),
-        partial(unpack_claim, LedgerId(7)),
-        (Claim(LedgerId(7), "worker", 5, 6, 7, "target"),),
-    ),
-    pack_lifecycle: (
-        named(pack_lifecycle),
-        named(unpack_lifecycle),
-        (BookieLifecycle(since_ms=5, reason="why"),),
-    ),
-    pack_scrub: (
-        named(pack_scrub),
-        named(unpack_scrub),
-        (ScrubRecord(1, 2, 3, 4, ScrubPosition(7, EntryId(1)), 5, (BAD,)),),
-    ),
-    pack_status: (named(pack_status), named(unpack_status), (STATUS,)),
     pack_registration: (
         pack_registration,
         unpack_registration,
@@ -285,10 +241,10 @@ def test_every_encoder_is_tried() -> None:
 
 
 def test_only_the_size_of_a_record_is_taken_without_its_decoder() -> None:
+    imported = re.compile(r"msgpack_fields import (?:\([^)]*|[^\n(]*)\bpack\b")
     root = Path(metadata.__path__[0])
-    raw = [each for each in root.rglob("*.py") if re.search(r"\bpack\(", each.read_text())]
-    known = ("msgpack_fields.py", "audit_trail.py", "election.py")
-    assert sorted(each.name for each in raw) == sorted((*known,))
+    raw = [each.name for each in root.rglob("*.py") if imported.search(each.read_text())]
+    assert raw == ["audit_trail.py"]
 
 
 @pytest.mark.parametrize("encoder", RECORDS, ids=lambda each: each.__name__)
@@ -302,3 +258,27 @@ def test_what_an_encoder_returns_can_be_read(encoder: Callable[..., object]) -> 
         except REFUSALS:
             continue
         decode(value)  # it raises nothing
+
+
+@pytest.mark.parametrize("name", stored_codecs())
+def test_what_a_codec_stores_can_be_read(name: str) -> None:
+    codec = stored_codecs()[name]
+    record = sample_of(codec)
+    value = codec.pack("a record", record)
+    assert codec.unpack("a record", value, **given_to(codec, record)) == record
+    for changed in changes_of(record):
+        try:
+            value = codec.pack("a record", changed)
+        except REFUSALS:
+            continue
+        codec.unpack("a record", value, **given_to(codec, changed))  # it raises nothing
+
+
+@pytest.mark.parametrize("name", stored_codecs())
+def test_a_field_more_or_less_is_refused(name: str) -> None:
+    codec = stored_codecs()[name]
+    record = sample_of(codec)
+    fields = msgpack.unpackb(codec.pack("a record", record))
+    for other in (fields[:-1], [*fields, None], [2, *fields[1:]], [0, *fields[1:]]):
+        with pytest.raises(MetadataFormatError, match="a record"):
+            codec.unpack("a record", msgpack.packb(other), **given_to(codec, record))

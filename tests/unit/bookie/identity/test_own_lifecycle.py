@@ -12,9 +12,8 @@ from bookie.storage.writability import Reason, Writability
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
-from metadata.paths import lifecycle_path
 from metadata.repair.lifecycle import Lifecycle
-from metadata.repair.lifecycle_store import LifecycleStore
+from metadata.repair.lifecycle_store import LIFECYCLE_KIND, LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from quire.server.server_log import ServerLog
@@ -240,7 +239,7 @@ def test_a_record_of_a_later_release_changes_nothing_while_running() -> None:
         await world.start()
         await world.change(Lifecycle.DRAINING)
         await asyncio.sleep(2 * GRACE_S)
-        path = lifecycle_path(SELF)
+        path = LIFECYCLE_KIND.path(SELF)
         version = (await world.store.get(path, fresh=True)).version
         await world.store.compare_and_set(path, b"\x91\x63", version)
         await asyncio.sleep(SOON_S)

@@ -10,11 +10,11 @@ from metadata.errors import MetadataFormatError, StoreUnavailableError
 from metadata.ids import LedgerId
 from metadata.paths import REPAIR_CLAIMS, repair_claim_path
 from metadata.repair.claims import (
+    CLAIM_CODEC,
     REPORT_INTERVAL_S,
     Claim,
     ClaimStore,
     HeldClaim,
-    pack_claim,
     unpack_claim,
 )
 from metadata.store.ephemeral import HeldNode, pack_held
@@ -173,7 +173,9 @@ async def test_an_own_claim_of_an_earlier_session_is_replaced(
 
 def test_a_claim_round_trips() -> None:
     claim = Claim(L, "worker-a", 5, 10, 20, "bookie-b")
-    assert unpack_claim(L, pack_held(HeldNode(b"i", 9, pack_claim(claim)))) == claim
+    assert (
+        unpack_claim(L, pack_held(HeldNode(b"i", 9, CLAIM_CODEC.pack("a claim", claim)))) == claim
+    )
 
 
 @pytest.mark.parametrize(

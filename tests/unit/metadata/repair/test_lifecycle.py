@@ -8,13 +8,12 @@ import pytest
 from metadata.errors import InvalidLifecycleChangeError, MetadataFormatError
 from metadata.ids import BookieId
 from metadata.repair.lifecycle import (
+    LIFECYCLE_CODEC,
     UNCHANGED,
     BookieLifecycle,
     Lifecycle,
     changed,
     may_become,
-    pack_lifecycle,
-    unpack_lifecycle,
 )
 
 A = BookieId("bookie-a")
@@ -67,7 +66,7 @@ def test_only_an_active_bookie_may_store() -> None:
 @pytest.mark.parametrize("state", [each for each in Lifecycle if each != "unreadable"])
 def test_a_record_round_trips(state: Lifecycle) -> None:
     record = BookieLifecycle(state, 1_700_000_000_000, "disk replaced")
-    assert unpack_lifecycle("/a", pack_lifecycle("/a", record)) == record
+    assert LIFECYCLE_CODEC.unpack("/a", LIFECYCLE_CODEC.pack("/a", record)) == record
 
 
 @pytest.mark.parametrize(
@@ -85,4 +84,4 @@ def test_a_record_round_trips(state: Lifecycle) -> None:
 )
 def test_other_values_are_a_format_error(fields: list[object]) -> None:
     with pytest.raises(MetadataFormatError, match="/a"):
-        unpack_lifecycle("/a", msgpack.packb(fields))
+        LIFECYCLE_CODEC.unpack("/a", msgpack.packb(fields))

@@ -6,9 +6,9 @@ import pytest
 
 from metadata.errors import InvalidLifecycleChangeError, StoreUnavailableError
 from metadata.ids import BookieId
-from metadata.paths import LIFECYCLES, lifecycle_path
-from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle, pack_lifecycle
-from metadata.repair.lifecycle_store import Lifecycles, LifecycleStore
+from metadata.paths import LIFECYCLES
+from metadata.repair.lifecycle import LIFECYCLE_CODEC, UNCHANGED, BookieLifecycle, Lifecycle
+from metadata.repair.lifecycle_store import LIFECYCLE_KIND, Lifecycles, LifecycleStore
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults
 from tests.until import until
@@ -36,7 +36,7 @@ async def test_a_record_stays_when_a_bookie_is_active_again(
     await states.change(A, Lifecycle.LOST, "away for 600 s", 5)
     active = await states.change(A, Lifecycle.ACTIVE, "it is back", 6)
     assert active == BookieLifecycle(Lifecycle.ACTIVE, 6, "it is back")
-    assert (await store.get(lifecycle_path(A))).version == 1, "no node is ever made again"
+    assert (await store.get(LIFECYCLE_KIND.path(A))).version == 1, "no node is ever made again"
     assert await states.get_all() == {A: active}
 
 
@@ -117,12 +117,14 @@ async def test_a_view_keeps_what_it_cannot_read(
     await LifecycleStore(store, rng).change(A, Lifecycle.DRAINING, "a new machine", 5)
     view = Lifecycles(other_store, rng)
     await view.start()
-    stored = await store.get(lifecycle_path(A))
-    version = await store.compare_and_set(lifecycle_path(A), b"of a newer release", stored.version)
+    stored = await store.get(LIFECYCLE_KIND.path(A))
+    version = await store.compare_and_set(
+        LIFECYCLE_KIND.path(A), b"of a newer release", stored.version
+    )
     await LifecycleStore(store, rng).change(B, Lifecycle.LOST, "away", 6)
     await until(lambda: B in view.records)
     assert view.of(A) == DRAINING
-    await store.delete(lifecycle_path(A), version)
+    await store.delete(LIFECYCLE_KIND.path(A), version)
     await until(lambda: view.of(A) == UNCHANGED)
     await view.aclose()
 
@@ -131,7 +133,7 @@ async def test_a_record_that_cannot_be_read_stops_no_list_and_draining_replaces_
     store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     states = LifecycleStore(store, rng)
-    await store.create(lifecycle_path(A), UNREADABLE)
+    await store.create(LIFECYCLE_KIND.path(A), UNREADABLE)
     await states.change(B, Lifecycle.DRAINING, "a new machine", 5)
     found = await states.get_all()
     assert found[B] == DRAINING
@@ -148,14 +150,14 @@ async def test_a_view_keeps_the_last_record_that_it_could_read(
     store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     states, view = LifecycleStore(store, rng), Lifecycles(store, rng)
-    await store.create(lifecycle_path(A), UNREADABLE)
-    version = await store.create(lifecycle_path(B), pack_lifecycle("b", DRAINING))
+    await store.create(LIFECYCLE_KIND.path(A), UNREADABLE)
+    version = await store.create(LIFECYCLE_KIND.path(B), LIFECYCLE_CODEC.pack("b", DRAINING))
     await view.start()
     assert {each: record.state for each, record in view.records.items()} == {
         A: Lifecycle.UNREADABLE,
         B: Lifecycle.DRAINING,
     }
-    await store.compare_and_set(lifecycle_path(B), UNREADABLE, version)
+    await store.compare_and_set(LIFECYCLE_KIND.path(B), UNREADABLE, version)
     await states.change(A, Lifecycle.DRAINING, "a new machine", 5)
     await until(lambda: view.of(A) == DRAINING)
     assert view.of(B) == DRAINING

@@ -7,9 +7,9 @@ import pytest
 
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.paths import SCRUBS, scrub_path
+from metadata.paths import SCRUBS
 from metadata.repair.scrub import NEVER_SCRUBBED, BadRange, ScrubRecord
-from metadata.repair.scrub_store import Scrubs, ScrubStore
+from metadata.repair.scrub_store import SCRUB_KIND, Scrubs, ScrubStore
 from metadata.store.memory import MemoryMetadataStore
 from tests.until import until
 
@@ -52,7 +52,7 @@ async def test_a_record_that_cannot_be_read_stops_no_list_and_a_request_replaces
     store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     scrubs = ScrubStore(store, rng)
-    await store.create(scrub_path(A), UNREADABLE)
+    await store.create(SCRUB_KIND.path(A), UNREADABLE)
     await scrubs.put(B, BAD)
     found = await scrubs.get_all()
     assert found == {A: ScrubRecord(is_unreadable=True), B: BAD}

@@ -1,32 +1,31 @@
 """Settings of repair: ranges, defaults and stored form."""
 
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 
 import msgpack
 import pytest
 
 from metadata.errors import InvalidRepairSettingError, MetadataFormatError
 from metadata.repair.settings import (
-    _RANGES,
     DEFAULTS,
+    SETTINGS_CODEC,
     RepairSettings,
     check_settings,
     merged_settings,
-    pack_settings,
-    unpack_settings,
+    settings_of,
 )
 
 OTHER = replace(DEFAULTS, lost_after_s=60, bytes_per_s=0, paused_until_ms=1_700_000_000_000)
 
 
 def test_every_setting_has_a_range_and_a_default_in_it() -> None:
-    assert list(_RANGES) == [each.name for each in fields(RepairSettings)]
     check_settings(asdict(DEFAULTS))
 
 
 @pytest.mark.parametrize("settings", [DEFAULTS, OTHER])
 def test_settings_round_trip(settings: RepairSettings) -> None:
-    assert unpack_settings("/s", pack_settings("/s", settings)) == settings
+    stored = merged_settings(None, asdict(settings))
+    assert settings_of(SETTINGS_CODEC.unpack("/s", SETTINGS_CODEC.pack("/s", stored))) == settings
 
 
 @pytest.mark.parametrize(
@@ -46,18 +45,16 @@ def test_a_wrong_setting_is_refused(name: str, value: int, why: str) -> None:
 
 def test_a_wrong_setting_is_not_stored() -> None:
     with pytest.raises(InvalidRepairSettingError):
-        merged_settings("/s", None, {"lost_after_s": 0})
+        merged_settings(None, {"lost_after_s": 0})
 
 
 def test_a_change_keeps_what_it_does_not_name() -> None:
     stored = msgpack.packb([1, {"lost_after_s": 60, "of_a_newer_release": ["any"]}])
-    merged = merged_settings("/s", stored, {"bytes_per_s": 7})
-    assert msgpack.unpackb(merged) == [
-        1,
-        {"bytes_per_s": 7, "lost_after_s": 60, "of_a_newer_release": ["any"]},
-    ]
-    assert unpack_settings("/s", merged) == replace(DEFAULTS, lost_after_s=60, bytes_per_s=7)
-    assert merged_settings("/s", merged, {"bytes_per_s": 7}) == merged
+    merged = merged_settings(SETTINGS_CODEC.unpack("/s", stored), {"bytes_per_s": 7})
+    expected = [1, {"bytes_per_s": 7, "lost_after_s": 60, "of_a_newer_release": ["any"]}]
+    assert msgpack.unpackb(SETTINGS_CODEC.pack("/s", merged)) == expected
+    assert settings_of(merged) == replace(DEFAULTS, lost_after_s=60, bytes_per_s=7)
+    assert merged_settings(merged, {"bytes_per_s": 7}) == merged
 
 
 @pytest.mark.parametrize(
@@ -73,4 +70,4 @@ def test_a_change_keeps_what_it_does_not_name() -> None:
 )
 def test_other_values_are_a_format_error(stored: list[object]) -> None:
     with pytest.raises(MetadataFormatError, match="/s"):
-        unpack_settings("/s", msgpack.packb(stored))
+        SETTINGS_CODEC.unpack("/s", msgpack.packb(stored))

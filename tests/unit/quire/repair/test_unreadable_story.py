@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from metadata.ids import BookieId, LedgerId
-from metadata.paths import lifecycle_path, repair_job_path, scrub_path
+from metadata.repair.job_store import JOB_KIND
 from metadata.repair.jobs import JobName, JobState
 from metadata.repair.lifecycle import Lifecycle
+from metadata.repair.lifecycle_store import LIFECYCLE_KIND
+from metadata.repair.scrub_store import SCRUB_KIND
 from metadata.repair.settings_store import RepairSettingsStore
 from quire.repair.ledger_pass import LedgerPass
 from quire.repair.needs import RepairClass
@@ -31,7 +33,7 @@ def test_an_unreadable_job_stops_no_other_job() -> None:
         (ledger_id,) = await world.write(1)
         gone = world.ledger(ledger_id).fragments[0].ensemble[0]
         first = JobName(RepairClass.LAST_COPY, 0, LedgerId(99))
-        await world.store.create(repair_job_path(first.text), UNREADABLE)
+        await world.store.create(JOB_KIND.path(first), UNREADABLE)
         end(world, gone)
         assert await world.wait(lambda: not world.is_named(gone))
 
@@ -44,7 +46,7 @@ def test_an_unreadable_state_of_a_bookie_stops_no_repair_and_takes_no_copy() -> 
         gone = world.ledger(ledger_id).fragments[0].ensemble[0]
         known = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
         spare = next(each for each in known if not world.is_named(each))
-        await world.store.create(lifecycle_path(BookieId(spare)), UNREADABLE)
+        await world.store.create(LIFECYCLE_KIND.path(BookieId(spare)), UNREADABLE)
         end(world, gone)
         await world.wait_for_state(gone, Lifecycle.LOST)
         assert not await world.wait(lambda: world.is_named(spare), 60.0)
@@ -63,7 +65,7 @@ def test_a_bookie_with_an_unreadable_state_that_is_away_too_long_is_replaced() -
     async def story(world: World) -> None:
         (ledger_id,) = await world.write(1)
         gone = world.ledger(ledger_id).fragments[0].ensemble[0]
-        await world.store.create(lifecycle_path(BookieId(gone)), UNREADABLE)
+        await world.store.create(LIFECYCLE_KIND.path(BookieId(gone)), UNREADABLE)
         end(world, gone)
         assert await world.wait(lambda: not world.is_named(gone))
         assert len(world.jobs.stored) == 1
@@ -83,7 +85,7 @@ def test_a_scrub_record_that_becomes_unreadable_gets_no_jobs_again_and_again() -
         await request_all(world)
         await wait_for(world, bad_id, lambda each: bool(each.bad) and bool(each.ended_ms))
         await world.wait_for_job(ledger_id, JobState.QUEUED)
-        path = scrub_path(BookieId(bad_id))
+        path = SCRUB_KIND.path(BookieId(bad_id))
         await world.store.compare_and_set(path, UNREADABLE, (await world.store.get(path)).version)
         await settings.change(paused_until_ms=0)
         await asyncio.sleep(600)

@@ -12,10 +12,10 @@ from ledger_client.cluster_access import wall_clock_ms
 from ledger_client.errors import LedgerNotFoundError
 from metadata.errors import InvalidRepairSettingError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
-from metadata.paths import repair_claim_path, repair_job_path
+from metadata.paths import repair_claim_path
 from metadata.repair.auditor_election import AuditorElection
 from metadata.repair.claims import ClaimStore
-from metadata.repair.job_store import JobStore
+from metadata.repair.job_store import JOB_KIND, JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
@@ -170,8 +170,8 @@ async def test_records_that_cannot_be_read_stop_no_list(memory_cluster: MemoryCl
     await cluster.create("a")
     for job in (LATE, BLOCKED):
         await JobStore(cluster.store, Random(1)).publish(job)
-    version = (await cluster.store.get(repair_job_path(LATE.name.text))).version
-    await cluster.store.compare_and_set(repair_job_path(LATE.name.text), b"\x91\x63", version)
+    version = (await cluster.store.get(JOB_KIND.path(LATE.name))).version
+    await cluster.store.compare_and_set(JOB_KIND.path(LATE.name), b"\x91\x63", version)
     await cluster.store.create(repair_claim_path(LATE.ledger_id), b"\x91\x63")
     _, rows = await cluster.run(parser(), "list", "-o", "json")
     assert [row["ledger"] for row in rows] == [2, 1]
