@@ -52,7 +52,7 @@ from metadata.registry.registrar import BookieRegistrar
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.repair_key import read_repair_key
 from metadata.security.quota_set import QuotaSet
-from metadata.security.quota_table import QuotaTable
+from metadata.security.quota_store import QuotaTable
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
 from quire.server.admin import AdminContent, AdminServer

@@ -94,10 +94,8 @@ from metadata.registry.cluster import require_cluster
 from metadata.registry.directory import BookieDirectory
 from metadata.repair.lifecycle_store import Lifecycles
 from metadata.security.acl_store import AclStore, AclView
-from metadata.security.quota_store import QuotaStore
-from metadata.security.quota_table import QuotaTable
-from metadata.security.user_store import UserStore
-from metadata.security.user_table import UserTable
+from metadata.security.quota_store import QuotaStore, QuotaTable
+from metadata.security.user_store import UserStore, UserTable
 from metadata.store.child_names import ChildNames
 from metadata.store.interface import MetadataStore, SessionState
 from metadata.store.number_blocks import NumberBlocks

@@ -276,11 +276,6 @@ def in_sync_path(broker_id: int) -> str:
     return f"{IN_SYNC}/{broker_id}"
 
 
-def acl_shard_path(shard: int) -> str:
-    """Return the path of a shard of the access control lists."""
-    return f"{ACLS}/{shard}"
-
-
 def repair_claim_path(ledger_id: LedgerId) -> str:
     """Return the path that the worker that repairs a ledger holds."""
     assert is_ledger_id(ledger_id), ledger_id
@@ -290,18 +285,3 @@ def repair_claim_path(ledger_id: LedgerId) -> str:
 def repair_worker_path(worker_id: str) -> str:
     """Return the path at which a live worker of repair is registered."""
     return f"{REPAIR_WORKERS}/{worker_id}"
-
-
-def user_path(node_name: str) -> str:
-    """Return the path of a user, by the name of its node."""
-    return f"{USERS}/{node_name}"
-
-
-def quota_path(node_name: str) -> str:
-    """Return the path of a quota, by the name of its node."""
-    return f"{QUOTAS}/{node_name}"
-
-
-def ledger_grant_path(node_name: str) -> str:
-    """Return the path of a principal's grants, by the name of its node."""
-    return f"{LEDGER_GRANTS}/{node_name}"

@@ -76,7 +76,7 @@ Record = TypeVar("Record")
 Choice = TypeVar("Choice", bound=Enum)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Form(Generic[Value]):
     """How one value is stored. `unpack` raises ValueError."""
 
@@ -86,7 +86,7 @@ class Form(Generic[Value]):
     unpack: Callable[[Packed], Value]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Whole(Form[int]):
     """The form of an int within bounds. Create it with `whole`."""
 
@@ -105,7 +105,7 @@ def whole(low: int = 0, high: int = INT64_MAX, unit: str = "") -> Whole:
     return Whole(shown, _same, unpack, low, high)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sized(Form[bytes]):
     """The form of bytes of one size. Create it with `sized`."""
 
@@ -194,7 +194,7 @@ def form_of(hint: Any) -> Form[Any]:
     raise TypeError(f"{hint!r} does not say how it is stored")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Codec(Generic[Record]):
     """Bytes of the records of one class, or of single values that are stored alike. Create it with
     `codec_of` or `codec_of_one`.

@@ -28,7 +28,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import REPAIR_KEY
 from metadata.security.client_principals import certified_principal
-from metadata.security.grant_table import GrantTable
+from metadata.security.grant_store import GrantTable
 from metadata.security.ledger_roles import (
     EVERY_RIGHT,
     LedgerFacts,

@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from metadata.security.user_decoys import read_decoys
-from metadata.security.user_table import UserTable
+from metadata.security.user_store import UserTable
 from metadata.store.interface import MetadataStore
 from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.mechanism import Mechanism, run_at_once

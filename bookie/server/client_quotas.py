@@ -1,7 +1,7 @@
 """Quotas of a bookie's clients: bytes that a user appends and reads in a second.
 
 Leaves which quota holds for a user, and what it has used, to `metadata.security.rates`, following
-the quotas to `metadata.security.quota_table`, and pauses to `bookie.server.connection`.
+the quotas to `metadata.security.quota_store`, and pauses to `bookie.server.connection`.
 
 Invariants: an add costs its frame once that has arrived, also one of a recovery, which its client
 marks itself; an answer costs its frame if it has entries; a fence costs nothing. Repair and super

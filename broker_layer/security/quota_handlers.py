@@ -28,8 +28,7 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.quota_filters import filter_of
 from metadata.errors import MetadataError, OutcomeUnknownError, StoreUnavailableError
 from metadata.security.errors import InvalidQuotaError, TooManyQuotasError
-from metadata.security.quota_store import QuotaStore
-from metadata.security.quota_table import QuotaTable
+from metadata.security.quota_store import QuotaStore, QuotaTable
 from metadata.security.quotas import (
     QUOTAS_MAX,
     QuotaChanges,

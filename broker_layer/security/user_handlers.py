@@ -34,8 +34,7 @@ from metadata.security.errors import (
     InvalidUserNameError,
     TooManyUsersError,
 )
-from metadata.security.user_store import UserStore
-from metadata.security.user_table import UserTable
+from metadata.security.user_store import UserStore, UserTable
 from metadata.security.users import UserRecord, check_user_name
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism, credential_of
 from quire.server.audit_log import AuditLog

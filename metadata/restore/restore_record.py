@@ -3,9 +3,6 @@
 Leaves writing the content to `restoring.py`, and what waits for the acceptance to the bookies'
 collectors, to repair and to the sweeps of brokers and chains.
 
-Format: the value of `/restore` is a msgpack array [1, token bin of 16 bytes, state str, dump taken
-int in milliseconds since 1970, SHA-256 of the dump bin of 32 bytes].
-
 Invariants: the node is the first that a restore creates, so no process sees restored metadata
 without it; while the state is `running` there is no `/instance`, so nothing takes the metadata for
 a cluster; the state changes only running -> finished -> accepted.
@@ -16,34 +13,22 @@ Source: protocol rule 10.6.
 import contextlib
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from metadata.errors import (
     MetadataError,
-    MetadataFormatError,
     NeverRestoredError,
     VersionConflictError,
 )
 from metadata.ids import Version
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    bytes_of,
-    int_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
 from metadata.paths import RESTORE
-from metadata.store.interface import MetadataStore, find
+from metadata.records import Ms, codec_of, sized
+from metadata.store.interface import MetadataStore
+from metadata.store.records import RecordNode
 
 TOKEN_BYTES: Final = 16
 DIGEST_BYTES: Final = 32
 ACCEPT_ATTEMPTS_MAX: Final = 10
-
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 5
-_INT64_MAX: Final = 2**63 - 1
 
 
 class RestoreState(StrEnum):
@@ -59,11 +44,11 @@ class RestoreState(StrEnum):
 class RestoreRecord:
     """One restore, by its random token."""
 
-    token: bytes
+    token: Annotated[bytes, sized(TOKEN_BYTES)]
     state: RestoreState
-    taken_ms: int
+    taken_ms: Ms
     """Time of the dump."""
-    digest: bytes
+    digest: Annotated[bytes, sized(DIGEST_BYTES)]
     """SHA-256 of the dump."""
 
     @property
@@ -76,12 +61,15 @@ class RestoreRecord:
         return replace(self, state=state)
 
 
+RESTORE_CODEC: Final = codec_of(RestoreRecord)
+RESTORE_NODE: Final = RecordNode(RESTORE, RESTORE_CODEC)
+
+
 async def read_restore(store: MetadataStore) -> tuple[RestoreRecord, Version] | None:
     """Return the record, by a fresh read; None if the metadata was never restored. Raises
     MetadataError.
     """
-    stored = await find(store, RESTORE)
-    return None if stored is None else (unpack_restore(stored.value), stored.version)
+    return await RESTORE_NODE.read(store)
 
 
 async def is_unaccepted(store: MetadataStore) -> bool:
@@ -105,39 +93,6 @@ async def accept_restore(store: MetadataStore) -> RestoreRecord:
             return record
         accepted = record.with_state(RestoreState.ACCEPTED)
         with contextlib.suppress(VersionConflictError):
-            await store.compare_and_set(RESTORE, pack_restore(accepted), version)
+            await store.compare_and_set(RESTORE, RESTORE_NODE.pack(accepted), version)
             return accepted
     raise MetadataError(f"{RESTORE} changed {ACCEPT_ATTEMPTS_MAX} times meanwhile: try again")
-
-
-def pack_restore(record: RestoreRecord) -> bytes:
-    """Return the stored form."""
-    fields: list[Packed] = [
-        _FORMAT_VERSION,
-        record.token,
-        str(record.state),
-        record.taken_ms,
-        record.digest,
-    ]
-    return pack_checked(RESTORE, fields, unpack_restore)
-
-
-def unpack_restore(value: bytes) -> RestoreRecord:
-    """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(RESTORE, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        return RestoreRecord(
-            token=bytes_of(fields[1], TOKEN_BYTES),
-            state=_state_of(text_of(fields[2])),
-            taken_ms=int_of(fields[3], 0, _INT64_MAX),
-            digest=bytes_of(fields[4], DIGEST_BYTES),
-        )
-    except FieldError as error:
-        raise MetadataFormatError(RESTORE, str(error)) from error
-
-
-def _state_of(text: str) -> RestoreState:
-    try:
-        return RestoreState(text)
-    except ValueError:
-        raise FieldError(f"{text!r} is not a state of a restore") from None

@@ -34,10 +34,10 @@ from metadata.restore.adjusting import adjusted
 from metadata.restore.dump_contents import DumpedNode, root_names
 from metadata.restore.dump_file import DumpReader
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     TOKEN_BYTES,
     RestoreRecord,
     RestoreState,
-    pack_restore,
     read_restore,
 )
 from metadata.store.interface import (
@@ -125,7 +125,7 @@ class Restorer:
                 self._dump.taken_ms,
                 self._dump.digest,
             )
-            return record, await self._store.create(RESTORE, pack_restore(record))
+            return record, await self._store.create(RESTORE, RESTORE_NODE.pack(record))
         record, version = found
         if record.state is not RestoreState.RUNNING:
             raise RootNotEmptyError(self._store.address, INSTANCE)
@@ -138,7 +138,7 @@ class Restorer:
         """Make the root a cluster; the record decides an unknown outcome."""
         operations: list[Operation] = [
             Create(INSTANCE, self._dump.instance),
-            CompareAndSet(RESTORE, pack_restore(finished), version),
+            CompareAndSet(RESTORE, RESTORE_NODE.pack(finished), version),
         ]
         backoff = Backoff(self._rng)
         for attempt in range(1, ATTEMPTS_MAX + 1):

@@ -2,18 +2,15 @@
 
 - `errors`: what can go wrong with users, quotas and grants.
 - `users`: a user, its credentials and its bytes.
-- `user_store`: users, changed and listed.
-- `user_table`: users, followed in the memory of a server.
+- `user_store`: users, changed, listed and followed.
 - `user_decoys`: decoys of unknown users.
 - `quotas`: a quota, its values and its bytes.
-- `quota_store`: quotas, changed and listed.
+- `quota_store`: quotas, changed, listed and followed.
 - `quota_set`: quotas in memory.
-- `quota_table`: quotas, followed in the memory of a server.
 - `client_principals`: principals of certificates, and super users.
 - `ledger_roles`: roles on ledgers, and the rights that they give; pure.
 - `ledger_grants`: grants of one principal and their bytes; pure.
-- `grant_store`: grants, changed and listed.
-- `grant_table`: grants, followed in the memory of a bookie.
+- `grant_store`: grants, changed, listed and followed.
 - `node_rights`: what servers and clients may do to each node.
 - `rights_record`: who the servers and clients are, as stored.
 - `followed_rights`: rights of the nodes that one store creates.

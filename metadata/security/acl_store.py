@@ -1,6 +1,6 @@
 """Bindings of access control lists in the store: added, removed, listed and followed.
 
-Leaves the bindings and their bytes to `acls.py`.
+Leaves the bindings to `acls.py`.
 
 Invariants: a change of one shard keeps the bindings that it does not name; a view keeps the last
 known bindings while it cannot read the store; while a shard cannot be decoded, `is_readable` is
@@ -17,21 +17,28 @@ from typing import Final
 
 from metadata.callbacks import Callbacks
 from metadata.errors import MetadataFormatError
-from metadata.paths import ACLS, acl_shard_path
+from metadata.paths import ACLS
 from metadata.security.acls import (
     ACL_SHARDS,
+    BINDINGS_CODEC,
     AclBinding,
     AclFilter,
     check_binding,
-    pack_bindings,
-    unpack_bindings,
+    ordered,
 )
 from metadata.store.child_values import ChildValues
-from metadata.store.interface import Cancel, MetadataStore, find
-from metadata.store.value_changes import change_value
+from metadata.store.interface import Cancel, MetadataStore
+from metadata.store.records import RecordNode
 
 BINDINGS_PER_STEP: Final = 10
 """Number of bindings that are compared with all filters before the event loop may do other work."""
+
+_Bindings = tuple[AclBinding, ...]
+
+
+def acl_shard(shard: int | str) -> RecordNode[_Bindings]:
+    """Return the node of a shard."""
+    return RecordNode(f"{ACLS}/{shard}", BINDINGS_CODEC)
 
 
 class AclStore:
@@ -58,8 +65,7 @@ class AclStore:
         for binding in bindings:
             by_shard.setdefault(binding.shard, []).append(binding)
         for shard, added in sorted(by_shard.items()):
-            path = acl_shard_path(shard)
-            await change_value(self._store, path, partial(_with, path, added), self._rng)
+            await self._change(shard, partial(_with, added))
 
     async def remove(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
         """Remove the bindings that any filter selects, and return them in their order.
@@ -75,23 +81,32 @@ class AclStore:
             if count % BINDINGS_PER_STEP == BINDINGS_PER_STEP - 1:
                 await asyncio.sleep(0)
         removed: dict[AclBinding, None] = {}
+
+        def without(present: _Bindings) -> Sequence[AclBinding]:
+            kept = [each for each in present if not _is_selected(each, filters)]
+            removed.update((each, None) for each in present if _is_selected(each, filters))
+            return kept
+
         for shard in shards:
-            path = acl_shard_path(shard)
-            change = partial(_without, path, filters, removed)
-            await change_value(self._store, path, change, self._rng)
+            await self._change(shard, without)
         return sorted(removed)
 
-    async def _read(self, shard: int) -> tuple[AclBinding, ...]:
-        path = acl_shard_path(shard)
-        stored = await find(self._store, path)
-        return () if stored is None else unpack_bindings(path, stored.value)
+    async def _change(
+        self, shard: int, change: Callable[[_Bindings], Sequence[AclBinding]]
+    ) -> None:
+        await acl_shard(shard).change(
+            self._store, self._rng, lambda present: ordered(change(present or ()))
+        )
+
+    async def _read(self, shard: int) -> _Bindings:
+        return await acl_shard(shard).find(self._store) or ()
 
 
 class AclView:
     """Bindings of a cluster, kept up to date until `aclose`."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
-        self._shards: dict[str, tuple[AclBinding, ...]] = {}
+        self._shards: dict[str, _Bindings] = {}
         self._unreadable: dict[str, None] = {}
         self._callbacks = Callbacks[()]()
         self._values = ChildValues(store, ACLS, rng, on_value=self._put, on_gone=self._drop)
@@ -127,7 +142,7 @@ class AclView:
 
     def _put(self, name: str, value: bytes) -> None:
         try:
-            bindings = unpack_bindings(f"{ACLS}/{name}", value)
+            bindings = acl_shard(name).unpack(value)
         except MetadataFormatError:
             self._unreadable[name] = None
             self._callbacks.notify()
@@ -144,25 +159,8 @@ class AclView:
         self._callbacks.notify()
 
 
-def _with(path: str, added: Sequence[AclBinding], stored: bytes | None) -> bytes:
-    present = () if stored is None else unpack_bindings(path, stored)
-    return pack_bindings(path, [*present, *added])
-
-
-def _without(
-    path: str,
-    filters: Sequence[AclFilter],
-    removed: dict[AclBinding, None],
-    stored: bytes | None,
-) -> bytes:
-    """Return a shard without the selected bindings, and add those to `removed`."""
-    kept = []
-    for binding in () if stored is None else unpack_bindings(path, stored):
-        if _is_selected(binding, filters):
-            removed[binding] = None
-        else:
-            kept.append(binding)
-    return pack_bindings(path, kept)
+def _with(added: Sequence[AclBinding], present: _Bindings) -> Sequence[AclBinding]:
+    return (*present, *added)
 
 
 def _is_selected(binding: AclBinding, filters: Sequence[AclFilter]) -> bool:

@@ -3,34 +3,22 @@
 Leaves storing and following the bindings to `acl_store.py`, and the decision of what they allow to
 `broker_layer.security.acl_table`.
 
-Format: the value of `/security/acls/<shard>` is a msgpack array [1, bindings]. A binding is an
-array [resource type int, pattern type int, resource name str, principal str, host str, operation
-int, permission int], with Kafka's numbers. The shard is a hash of the first three, modulo
-ACL_SHARDS.
+The bindings of one shard are one value; the shard is a hash of a binding's first three fields,
+modulo ACL_SHARDS. Enums are stored with Kafka's numbers.
 
-Invariants: bindings are stored once and in the order of their fields; for any bytes, decoding
-returns valid bindings or raises MetadataFormatError; a value has at most BINDINGS_MAX bindings.
+Invariants: bindings are stored once and in the order of their fields; a value has at most
+BINDINGS_MAX bindings.
 
 Source: KIP-11, KIP-290 (prefixes).
 """
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    array_of,
-    int_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
+from metadata.records import array, codec_of_one, row_of
 from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
 from quire.identity.principal import USER, parse_principal
 
@@ -47,10 +35,6 @@ ANY_NAME: Final = "*"
 """Name of a literal binding that applies to all resources of its type; also host of all hosts."""
 ANY_USER: Final = f"{USER}:*"
 """Principal of a binding that applies to all principals."""
-
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 2
-_BINDING_FIELDS: Final = 7
 
 
 class ResourceType(IntEnum):
@@ -221,51 +205,17 @@ def check_binding(binding: AclBinding) -> None:
         raise InvalidAclError(str(error)) from error
 
 
-def pack_bindings(what: str, bindings: Iterable[AclBinding]) -> bytes:
-    """Return the stored form of a shard. Raises TooManyAclsError."""
-    rows: list[Packed] = [
-        [each if isinstance(each, str) else int(each) for each in astuple(binding)]
-        for binding in sorted(dict.fromkeys(bindings))
-    ]
+BINDINGS_CODEC: Final = codec_of_one(
+    "bindings", array(row_of(AclBinding, check_binding), BINDINGS_MAX)
+)
+
+
+def ordered(bindings: Iterable[AclBinding]) -> tuple[AclBinding, ...]:
+    """Return the bindings of a shard as they are stored. Raises TooManyAclsError."""
+    rows = tuple(sorted(dict.fromkeys(bindings)))
     if len(rows) > BINDINGS_MAX:
         raise TooManyAclsError(BINDINGS_MAX)
-    return pack_checked(what, [_FORMAT_VERSION, rows], partial(unpack_bindings, what))
-
-
-def unpack_bindings(what: str, value: bytes) -> tuple[AclBinding, ...]:
-    """Read the stored form of a shard. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        rows = array_of(fields[1])
-        if len(rows) > BINDINGS_MAX:
-            raise FieldError(f"{len(rows)} bindings are more than {BINDINGS_MAX}")
-        return tuple(_binding_of(array_of(row)) for row in rows)
-    except (FieldError, InvalidAclError) as error:
-        raise MetadataFormatError(what, str(error)) from error
-
-
-def _binding_of(row: list[Packed]) -> AclBinding:
-    if len(row) != _BINDING_FIELDS:
-        raise FieldError(f"a binding has {len(row)} fields instead of {_BINDING_FIELDS}")
-    kind, pattern, name, principal, host, operation, permission = row
-    binding = AclBinding(
-        _value_of(ResourceType, kind),
-        _value_of(PatternType, pattern),
-        text_of(name),
-        text_of(principal),
-        text_of(host),
-        _value_of(Operation, operation),
-        _value_of(Permission, permission),
-    )
-    check_binding(binding)
-    return binding
-
-
-EnumT = TypeVar("EnumT", bound=IntEnum)
-
-
-def _value_of(kind: type[EnumT], field: Packed) -> EnumT:
-    return kind(int_of(field, min(kind), max(kind)))
+    return rows
 
 
 def _check_text(what: str, text: str, bytes_max: int) -> None:

@@ -13,7 +13,7 @@ from random import Random
 
 from metadata.errors import MetadataFormatError
 from metadata.paths import NODE_RIGHTS
-from metadata.security.rights_record import OPEN, AccessList, NodeRights, unpack_rights
+from metadata.security.rights_record import OPEN, RIGHTS_NODE, AccessList, NodeRights
 from metadata.store.followed_value import FollowedValue
 from metadata.store.interface import MetadataStore
 
@@ -48,7 +48,7 @@ class FollowedRights:
 
     def _put(self, value: bytes | None) -> None:
         try:
-            self._rights = OPEN if value is None else unpack_rights(value)
+            self._rights = OPEN if value is None else RIGHTS_NODE.unpack(value)
         except MetadataFormatError as error:
             self._rights = error
             raise

@@ -1,71 +1,63 @@
-"""Store of the grants on ledgers: one node per principal, changed by compare-and-set alone.
+"""Grants on ledgers: one node per principal, changed by compare-and-set, and followed by bookies.
 
-Leaves the grants and their bytes to `ledger_grants.py`, and following them to `grant_table.py`.
+Leaves the grants to `ledger_grants.py`, storing and following records to `metadata.store.records`,
+and attached ledgers to `bookie.server.access`.
 
-Invariants: a change is computed from the grants that its write replaces; a new read decides a write
-with an unknown outcome: it is repeated unless the store shows its result; a principal without
-grants has no node.
+Invariant: a principal without grants has no node.
 
-Source: protocol rules 1.2-1.3, 12.3.
+Source: protocol rules 1.2-1.3, 12.3 and 12.5.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from random import Random
+from typing import Final
 
-from metadata.paths import LEDGER_GRANTS, ledger_grant_path
+from metadata.paths import LEDGER_GRANTS
 from metadata.security.errors import GrantNotFoundError, TooManyPrincipalsError
 from metadata.security.ledger_grants import (
+    GRANTS_CODEC,
     PRINCIPALS_MAX,
     GrantRecord,
     grant_node,
     grants_of,
-    pack_grants,
     principal_of_node,
-    unpack_grants,
 )
-from metadata.security.ledger_roles import LedgerGrant
-from metadata.store.child_values import READS_AT_ONCE_MAX
-from metadata.store.interface import MetadataStore, find
-from metadata.store.value_changes import change_node
+from metadata.security.ledger_roles import NO_GRANTS, GrantedRights, LedgerGrant
+from metadata.store.interface import MetadataStore
+from metadata.store.records import NodeNames, RecordKind, RecordStore, RecordView
 
 _Grants = frozenset[LedgerGrant]
 
+GRANTS_KIND: Final = RecordKind[str, GrantRecord](
+    LEDGER_GRANTS,
+    NodeNames(grant_node, principal_of_node),
+    GRANTS_CODEC,
+    key_field="principal",
+    too_many=TooManyPrincipalsError,
+)
 
-class GrantStore:
+
+class GrantStore(RecordStore[str, GrantRecord]):
     """Grants of a cluster, over a `MetadataStore` that it does not own."""
 
     def __init__(
         self, store: MetadataStore, rng: Random, *, principals_max: int = PRINCIPALS_MAX
     ) -> None:
-        self._store = store
-        self._rng = rng
-        self._principals_max = principals_max
+        super().__init__(GRANTS_KIND, store, rng, principals_max)
 
-    async def get(self, principal: str) -> frozenset[LedgerGrant]:
+    async def get(self, principal: str) -> _Grants:
         """Read a principal's grants with a fresh read. Raises InvalidGrantError."""
-        record = await self._read(principal)
+        record = await self.find(principal)
         return frozenset(() if record is None else record.grants)
 
-    async def pages(self) -> AsyncIterator[list[GrantRecord]]:
-        """Yield all records in the order of their principals, at most READS_AT_ONCE_MAX at once.
-        Raises MetadataError.
-        """
-        nodes = await self._store.children(LEDGER_GRANTS, fresh=True)
-        principals = sorted(map(principal_of_node, nodes))
-        for start in range(0, len(principals), READS_AT_ONCE_MAX):
-            some = principals[start : start + READS_AT_ONCE_MAX]
-            found = await asyncio.gather(*map(self._read, some))
-            yield [record for record in found if record is not None]
-
     async def add(self, principal: str, grant: LedgerGrant) -> None:
-        """Add a grant; one that exists stays. Raises TooManyGrantsError, TooManyPrincipalsError,
-        and as `_change` does.
+        """Add a grant; one that exists stays. Raises TooManyGrantsError, InvalidGrantError, and as
+        `update` does.
         """
         await self._change(principal, lambda grants: grants | {grant})
 
     async def remove(self, principal: str, grant: LedgerGrant) -> None:
-        """Remove a grant. Raises GrantNotFoundError, and as `_change` does."""
+        """Remove a grant. Raises GrantNotFoundError, and as `add` does."""
 
         def change(grants: _Grants) -> _Grants:
             if grant not in grants:
@@ -75,27 +67,27 @@ class GrantStore:
         await self._change(principal, change)
 
     async def _change(self, principal: str, change: Callable[[_Grants], _Grants]) -> None:
-        """Change the grants of a principal.
+        await self.update(
+            principal,
+            lambda record: grants_of(
+                principal, change(frozenset(() if record is None else record.grants))
+            ),
+        )
 
-        Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
-        been applied, or may still be. Raises what `change` raises, InvalidGrantError,
-        StoreUnavailableError when nothing was written, and the last error after many
-        attempts.
-        """
-        path = ledger_grant_path(grant_node(principal))
 
-        def changed(value: bytes | None) -> bytes | None:
-            grants = () if value is None else unpack_grants(path, value).grants
-            wanted = grants_of(principal, change(frozenset(grants)))
-            return None if wanted is None else pack_grants(path, wanted)
+class GrantTable(RecordView[str, GrantRecord]):
+    """All grants in the memory of a bookie, kept up to date until `aclose`."""
 
-        await change_node(self._store, path, changed, self._rng, check_room=self._check_room)
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        super().__init__(GRANTS_KIND, store, rng)
+        self._granted: dict[str, GrantedRights] = {}
+        self.on_record(self._note)
 
-    async def _read(self, principal: str) -> GrantRecord | None:
-        path = ledger_grant_path(grant_node(principal))
-        stored = await find(self._store, path)
-        return None if stored is None else unpack_grants(path, stored.value)
+    def granted_to(self, principal: str) -> GrantedRights:
+        """Return the grants of a principal, as last read. It does not wait."""
+        return self._granted.get(principal, NO_GRANTS)
 
-    async def _check_room(self) -> None:
-        if len(await self._store.children(LEDGER_GRANTS, fresh=True)) >= self._principals_max:
-            raise TooManyPrincipalsError(self._principals_max)
+    def _note(self, principal: str, _before: GrantRecord | None, after: GrantRecord | None) -> None:
+        self._granted.pop(principal, None)
+        if after is not None:
+            self._granted[principal] = GrantedRights(after.grants)

@@ -1,6 +1,6 @@
 """Quotas in memory, and whether there are any of each key.
 
-Leaves following the store to `quota_table.py`, and which quota a client has to
+Leaves following the store to `quota_store.py`, and which quota a client has to
 `rates/quota_rules.py`.
 
 Invariant: a key is limited while some entity has a value of it.

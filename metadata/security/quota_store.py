@@ -1,90 +1,83 @@
-"""Store of the quotas: one node per entity, changed by compare-and-set alone.
+"""Quotas: one node per entity, changed by compare-and-set alone, and followed by servers.
 
-Leaves a quota and its bytes to `quotas.py`, and following the quotas to `quota_table.py`.
+Leaves a quota to `quotas.py`, those in memory to `quota_set.py`, storing and following records to
+`metadata.store.records`, and what servers do with quotas to `rates`, `broker_layer.server.quotas`
+and `bookie.server.client_quotas`.
 
-Invariants: a change is computed from the values that its write replaces; an entity without values
-has no node.
+Invariant: an entity without values has no node.
 
-Source: protocol rules 1.2-1.3; KIP-546.
+Source: protocol rules 1.2-1.3 and 1.6; KIP-546.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
 from random import Random
+from typing import Final
 
-from metadata.paths import QUOTAS, quota_path
+from metadata.paths import QUOTAS
 from metadata.security.errors import TooManyQuotasError
+from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import (
+    QUOTA_CODEC,
     QUOTAS_MAX,
     QuotaChanges,
     QuotaEntity,
+    QuotaRecord,
     QuotaValues,
     altered,
+    entity_of_node,
     node_name,
-    pack_quota,
-    unpack_quota,
 )
-from metadata.store.child_values import READS_AT_ONCE_MAX
-from metadata.store.interface import MetadataStore, find
-from metadata.store.value_changes import change_node
+from metadata.store.interface import MetadataStore
+from metadata.store.records import NodeNames, RecordKind, RecordStore, RecordView
+
+QUOTA_KIND: Final = RecordKind[QuotaEntity, QuotaRecord](
+    QUOTAS,
+    NodeNames(node_name, entity_of_node),
+    QUOTA_CODEC,
+    key_field="entity",
+    too_many=TooManyQuotasError,
+)
 
 
-class QuotaStore:
+class QuotaStore(RecordStore[QuotaEntity, QuotaRecord]):
     """Quotas of a cluster, over a `MetadataStore` that it does not own."""
 
     def __init__(self, store: MetadataStore, rng: Random, *, quotas_max: int = QUOTAS_MAX) -> None:
-        self._store = store
-        self._rng = rng
-        self._quotas_max = quotas_max
+        super().__init__(QUOTA_KIND, store, rng, quotas_max)
 
     async def get(self, entity: QuotaEntity) -> QuotaValues:
-        """Read the values of an entity with a fresh read; none if it has no quota.
-
-        Raises MetadataError.
-        """
-        path = quota_path(node_name(entity))
-        stored = await find(self._store, path)
-        return {} if stored is None else unpack_quota(path, stored.value)[1]
-
-    async def pages(self) -> AsyncIterator[list[tuple[QuotaEntity, QuotaValues]]]:
-        """Yield all quotas in the order of their nodes, at most READS_AT_ONCE_MAX at once. Raises
+        """Read the values of an entity with a fresh read; none if it has no quota. Raises
         MetadataError.
         """
-        nodes = sorted(await self._store.children(QUOTAS, fresh=True))
-        for start in range(0, len(nodes), READS_AT_ONCE_MAX):
-            paths = [quota_path(node) for node in nodes[start : start + READS_AT_ONCE_MAX]]
-            found = await asyncio.gather(*(find(self._store, path) for path in paths))
-            yield [
-                unpack_quota(path, stored.value)
-                for path, stored in zip(paths, found, strict=True)
-                if stored is not None
-            ]
+        return _values_of(await self.find(entity))
 
     async def alter(self, entity: QuotaEntity, changes: QuotaChanges) -> QuotaValues:
-        """Set and remove values of an entity in one write; return its values.
-
-        Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
-        been applied, or may still be. Raises TooManyQuotasError, StoreUnavailableError when nothing
-        was written, and the last error after many attempts.
+        """Set and remove values of an entity in one write; return its values. Raises as `update`
+        does.
         """
-        path = quota_path(node_name(entity))
 
-        def changed(value: bytes | None) -> bytes | None:
-            wanted = altered({} if value is None else unpack_quota(path, value)[1], changes)
-            return pack_quota(path, entity, wanted) if wanted else None
+        def change(quota: QuotaRecord | None) -> QuotaRecord | None:
+            wanted = altered(_values_of(quota), changes)
+            return QuotaRecord(entity, wanted) if wanted else None
 
-        value = await change_node(
-            self._store, path, changed, self._rng, check_room=self._check_count
-        )
-        return {} if value is None else unpack_quota(path, value)[1]
+        return _values_of(await self.update(entity, change))
 
-    async def check_room(self, entity: QuotaEntity) -> None:
-        """Check that a quota of this entity could be stored now. Raises TooManyQuotasError,
-        MetadataError.
-        """
-        if await find(self._store, quota_path(node_name(entity))) is None:
-            await self._check_count()
 
-    async def _check_count(self) -> None:
-        if len(await self._store.children(QUOTAS, fresh=True)) >= self._quotas_max:
-            raise TooManyQuotasError(self._quotas_max)
+class QuotaTable(RecordView[QuotaEntity, QuotaRecord]):
+    """All quotas in the memory of a server, kept up to date until `aclose`."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        super().__init__(QUOTA_KIND, store, rng)
+        self.set = QuotaSet()
+        self.on_record(self._note)
+
+    def _note(
+        self, entity: QuotaEntity, _before: QuotaRecord | None, after: QuotaRecord | None
+    ) -> None:
+        if after is None:
+            self.set.remove(entity)
+        else:
+            self.set.put(entity, after.values)
+
+
+def _values_of(quota: QuotaRecord | None) -> QuotaValues:
+    return {} if quota is None else quota.values

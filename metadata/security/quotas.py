@@ -3,19 +3,11 @@
 Leaves storing quotas to `quota_store.py`, those in memory to `quota_set.py`, and which one a client
 has to `rates/quota_rules.py`.
 
-Format: the value of `/security/quotas/<node>` is a msgpack array
-
-    index  field           msgpack type
-    0      format version  int, 1
-    1      entity          {type str: name str, or nil for the default}
-    2      values          {key str: float}
-
-The name of the node has the types in the order of `EntityType`, separated by `,`: a type alone for
-the default, and `type=name` for a name, which is escaped as `urllib.parse.quote` does.
+Format: the name of the node has the types in the order of `EntityType`, separated by `,`: a type
+alone for the default, and `type=name` for a name, which is escaped as `urllib.parse.quote` does.
 
 Invariants: an entity has a user, a client id or both, or an address alone; only a user alone has
-keys of bookies; it has at least one value; different entities have different nodes; for any bytes,
-decoding returns a quota or raises MetadataFormatError.
+keys of bookies; it has at least one value; different entities have different nodes.
 
 Source: KIP-546 (entities and keys), KIP-124, KIP-599, KIP-612.
 """
@@ -24,21 +16,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from functools import partial
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import Final, NamedTuple
-from urllib.parse import quote
+from typing import Annotated, Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import (
-    Packed,
-    float_of,
-    map_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
+from metadata.msgpack_fields import Packed, float_of
+from metadata.records import INT64_MAX, NOT_STORED, TABLE, codec_of, translated
 from metadata.security.errors import InvalidQuotaError
 
 QUOTAS_MAX: Final = 10_000
@@ -46,10 +31,6 @@ QUOTAS_MAX: Final = 10_000
 """
 NAME_CHARACTERS_MAX: Final = 255
 INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
-
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 3
 
 
 class EntityType(StrEnum):
@@ -202,28 +183,49 @@ def node_name(entity: QuotaEntity) -> str:
     )
 
 
-def pack_quota(what: str, entity: QuotaEntity, values: QuotaValues) -> bytes:
-    """Return the stored form."""
-    names: dict[str, Packed] = {kind.value: name for kind, name in entity.names}
-    numbers: dict[str, Packed] = {key.value: float(value) for key, value in values.items()}
-    return pack_checked(what, [_FORMAT_VERSION, names, numbers], partial(unpack_quota, what))
-
-
-def unpack_quota(what: str, value: bytes) -> tuple[QuotaEntity, QuotaValues]:
-    """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+def entity_of_node(node: str) -> QuotaEntity:
+    """Return the entity that a node belongs to. Raises MetadataFormatError."""
     try:
-        names = map_of(fields[1])
+        parts = [part.partition("=") for part in node.split(",")]
         entity = entity_of(
-            (kind, None if name is None else text_of(name)) for kind, name in names.items()
+            (kind, unquote(name, errors="strict") if has_name else None)
+            for kind, has_name, name in parts
         )
-        numbers = {key: float_of(number) for key, number in map_of(fields[2]).items()}
-        if not numbers:
-            raise InvalidQuotaError("the entity has no value")
-        values = {check_change(entity, key, number): number for key, number in numbers.items()}
-    except ValueError as error:
-        raise MetadataFormatError(what, str(error)) from error
-    return entity, values
+        if node_name(entity) == node:
+            return entity
+    except (UnicodeDecodeError, InvalidQuotaError):
+        pass
+    raise MetadataFormatError(f"the name {node[:250]!r} of a quota's node", "it has another form")
+
+
+def _read_values(stored: dict[str, Packed]) -> QuotaValues:
+    if not stored:
+        raise InvalidQuotaError("the entity has no value")
+    return {QuotaKey(key): float_of(value) for key, value in stored.items()}
+
+
+_VALUES: Final = translated(
+    TABLE,
+    lambda values: {key.value: float(value) for key, value in values.items()},
+    _read_values,
+    "{key str: float}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRecord:
+    """The quota of one entity."""
+
+    entity: Annotated[QuotaEntity, NOT_STORED]
+    values: Annotated[QuotaValues, _VALUES]
+
+
+def _check_quota(quota: QuotaRecord) -> None:
+    for key, value in quota.values.items():
+        check_change(quota.entity, key, value)
+
+
+QUOTA_CODEC: Final = codec_of(QuotaRecord, _check_quota)
 
 
 def _checked_name(kind: EntityType, name: str) -> str:

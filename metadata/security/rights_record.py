@@ -3,9 +3,8 @@
 Leaves the rights of each role to `node_rights.py`, and following the record to
 `followed_rights.py`.
 
-Format: the value of `/node-rights` is a msgpack array [1, array of the servers' identities, array
-of the clients']; both are texts of `quire.identity.zookeeper_access`. Without servers, nodes are
-open to every process.
+Identities are texts of `quire.identity.zookeeper_access`. Without servers, nodes are open to every
+process.
 
 Invariants: an identity has one role; a record with clients has servers.
 
@@ -17,25 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    array_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
 from metadata.paths import NODE_RIGHTS
+from metadata.records import codec_of
 from metadata.security.access_errors import InvalidIdentityError
 from metadata.security.node_rights import ALL, Right, client_rights
+from metadata.store.records import RecordNode
 
 IDENTITIES_MAX: Final = 16
 """Maximum number of identities of one role: each node has one entry for each."""
 IDENTITY_CHARACTERS_MAX: Final = 512
 EVERYONE: Final = "world:anyone"
 
-_FORMAT_VERSION: Final = 1
 _IDENTITY: Final = re.compile(r"digest:[^:\s]+:[A-Za-z0-9+/]{27}=|x509:\S.*")
 
 
@@ -97,18 +88,7 @@ def checked_rights(servers: Sequence[str], clients: Sequence[str]) -> NodeRights
     return NodeRights(tuple(dict.fromkeys(servers)), tuple(dict.fromkeys(clients)))
 
 
-def pack_rights(rights: NodeRights) -> bytes:
-    """Return the record's value."""
-    servers: list[Packed] = list(rights.servers)
-    clients: list[Packed] = list(rights.clients)
-    return pack_checked(NODE_RIGHTS, [_FORMAT_VERSION, servers, clients], unpack_rights)
-
-
-def unpack_rights(value: bytes) -> NodeRights:
-    """Return the record of a value. Raises MetadataFormatError."""
-    fields = unpack_versioned(NODE_RIGHTS, value, _FORMAT_VERSION, 3)
-    try:
-        servers, clients = ([text_of(each) for each in array_of(part)] for part in fields[1:])
-        return checked_rights(servers, clients)
-    except (FieldError, InvalidIdentityError) as error:
-        raise MetadataFormatError(NODE_RIGHTS, str(error)) from error
+RIGHTS_CODEC: Final = codec_of(
+    NodeRights, lambda rights: checked_rights(rights.servers, rights.clients)
+)
+RIGHTS_NODE: Final = RecordNode(NODE_RIGHTS, RIGHTS_CODEC)

@@ -34,10 +34,10 @@ from metadata.security.access_errors import AccessRefusedError, NotAServerError
 from metadata.security.node_rights import ALL, ROOT, made_for_clients
 from metadata.security.rights_record import (
     OPEN,
+    RIGHTS_NODE,
     AccessEntry,
     AccessList,
     NodeRights,
-    pack_rights,
 )
 from metadata.store.interface import MetadataStore, find
 from metadata.store.number_blocks import pack_block
@@ -140,7 +140,7 @@ class Securing:
 
     async def _store_record(self) -> None:
         """Store who the servers and clients are. Other processes follow it."""
-        value = pack_rights(self._rights)
+        value = RIGHTS_NODE.pack(self._rights)
         for is_last in self._attempts():
             try:
                 stored = await find(self._store, NODE_RIGHTS)
@@ -158,7 +158,7 @@ class Securing:
     async def _remove_record(self) -> None:
         """Remove the record of an open cluster: nothing refers to it."""
         stored = await find(self._store, NODE_RIGHTS)
-        if stored is not None and stored.value == pack_rights(OPEN):
+        if stored is not None and stored.value == RIGHTS_NODE.pack(OPEN):
             with contextlib.suppress(NodeNotFoundError, VersionConflictError, OutcomeUnknownError):
                 await self._store.delete(NODE_RIGHTS, stored.version)
 

@@ -1,72 +1,66 @@
-"""Store of the users: one node per user, changed by compare-and-set alone.
+"""Users: one node per user, changed by compare-and-set alone, and followed by servers.
 
-Leaves a user and its bytes to `users.py`, and following the users to `user_table.py`.
+Leaves a user to `users.py`, storing and following records to `metadata.store.records`, and closing
+connections to the owner of the connections.
 
-Invariants: a change is computed from the user that its write replaces; a new read decides a write
-with an unknown outcome: it is repeated unless the store shows its result; a user without
-credentials has no node.
+Invariants: a user without credentials has no node. Each credential that is gone or replaced is
+reported once.
 
-Source: protocol rules 1.2-1.3; KIP-554.
+Source: protocol rules 1.2-1.3 and 1.6; KIP-554.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
+from typing import Final
 
-from metadata.paths import USERS, user_path
+from metadata.paths import USERS
 from metadata.security.errors import TooManyUsersError, UserExistsError, UserNotFoundError
 from metadata.security.users import (
+    USER_CODEC,
     USERS_MAX,
     UserRecord,
     altered,
     name_of_node,
     node_name,
-    pack_user,
-    unpack_user,
+    revoked,
     user_of,
 )
-from metadata.store.child_values import READS_AT_ONCE_MAX
-from metadata.store.interface import MetadataStore, find
-from metadata.store.value_changes import change_node
+from metadata.store.interface import Cancel, MetadataStore
+from metadata.store.records import NodeNames, RecordKind, RecordStore, RecordView
+from quire.identity.sasl.credential_forms import CredentialForms
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 
-UserChange = Callable[[UserRecord | None], UserRecord | None]
-"""Function that returns the wanted user, from the stored one. None is a user that does not exist.
-It is called again after a conflict.
-"""
+RevocationCallback = Callable[[str, frozenset[ScramMechanism]], None]
+"""Takes the name of a user, and the mechanisms whose old credential no longer holds."""
+
+USER_KIND: Final = RecordKind[str, UserRecord](
+    USERS,
+    NodeNames(node_name, name_of_node),
+    USER_CODEC,
+    key_field="name",
+    too_many=TooManyUsersError,
+)
 
 
-class UserStore:
+class UserStore(RecordStore[str, UserRecord]):
     """Users of a cluster, over a `MetadataStore` that it does not own."""
 
     def __init__(self, store: MetadataStore, rng: Random, *, users_max: int = USERS_MAX) -> None:
-        self._store = store
-        self._rng = rng
-        self._users_max = users_max
+        super().__init__(USER_KIND, store, rng, users_max)
 
     async def get(self, name: str) -> UserRecord:
         """Read a user with a fresh read. Raises UserNotFoundError, InvalidUserNameError."""
-        user = await self._read(name)
+        user = await self.find(name)
         if user is None:
             raise UserNotFoundError(name)
         return user
 
     async def names(self) -> list[str]:
         """Return the names of all users, sorted, with a fresh read. Raises MetadataError."""
-        return sorted(map(name_of_node, await self._store.children(USERS, fresh=True)))
-
-    async def pages(self) -> AsyncIterator[list[UserRecord]]:
-        """Yield all users in the order of their names, at most READS_AT_ONCE_MAX at once. A user
-        that is created or removed meanwhile is in it or is not. Raises MetadataError.
-        """
-        names = await self.names()
-        for start in range(0, len(names), READS_AT_ONCE_MAX):
-            some = names[start : start + READS_AT_ONCE_MAX]
-            found = await asyncio.gather(*map(self._read, some))
-            yield [user for user in found if user is not None]
+        return sorted(await self.keys())
 
     async def add(self, name: str, credentials: Iterable[ScramCredential]) -> None:
-        """Create a user. Raises UserExistsError, and as `change` does."""
+        """Create a user. Raises UserExistsError, and as `update` does."""
         new = user_of(name, credentials)
 
         def change(user: UserRecord | None) -> UserRecord:
@@ -74,13 +68,13 @@ class UserStore:
                 raise UserExistsError(name)
             return new
 
-        await self.change(name, change)
+        await self.update(name, change)
 
     async def replace(
         self, name: str, credentials_of: Callable[[UserRecord], Iterable[ScramCredential]]
     ) -> UserRecord:
         """Replace all credentials of a user; return the user as stored. Raises UserNotFoundError,
-        and as `change` does.
+        and as `update` does.
         """
 
         def change(user: UserRecord | None) -> UserRecord:
@@ -88,7 +82,7 @@ class UserStore:
                 raise UserNotFoundError(name)
             return user_of(name, credentials_of(user))
 
-        wanted = await self.change(name, change)
+        wanted = await self.update(name, change)
         assert wanted is not None, "the change returns a user"
         return wanted
 
@@ -100,43 +94,50 @@ class UserStore:
     ) -> None:
         """Delete some credentials of a user, and add or replace others, in one write.
 
-        Raises CredentialNotFoundError, and as `change` does.
+        Raises CredentialNotFoundError, and as `update` does.
         """
-        await self.change(name, lambda user: altered(name, user, deletions, upsertions))
+        await self.update(name, lambda user: altered(name, user, deletions, upsertions))
 
     async def remove(self, name: str) -> None:
-        """Remove a user. Raises UserNotFoundError, and as `change` does."""
+        """Remove a user. Raises UserNotFoundError, and as `update` does."""
 
         def change(user: UserRecord | None) -> None:
             if user is None:
                 raise UserNotFoundError(name)
 
-        await self.change(name, change)
+        await self.update(name, change)
 
-    async def change(self, name: str, change: UserChange) -> UserRecord | None:
-        """Change, create or remove a user; return it as stored.
 
-        Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
-        been applied, or may still be. Raises what `change` raises, InvalidUserNameError,
-        TooManyUsersError, StoreUnavailableError when nothing was written, and the last error after
-        many attempts.
+class UserTable(RecordView[str, UserRecord]):
+    """All users in the memory of a server, kept up to date until `aclose`."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        super().__init__(USER_KIND, store, rng)
+        self.forms = CredentialForms()
+        """Forms of the users' credentials, for the decoys of unknown users."""
+        self.on_record(self._note_forms)
+
+    @property
+    def users(self) -> Mapping[str, UserRecord]:
+        """The users by name, as last read."""
+        return self.records
+
+    def find(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return a user's credential as last read; None if there is none. It does not wait."""
+        user = self.records.get(name)
+        return None if user is None else user.find(mechanism)
+
+    def on_revocation(self, callback: RevocationCallback) -> Cancel:
+        """Call back after each credential that is gone or replaced, once `find` shows it. A new
+        user, or a credential of another mechanism, is not reported.
         """
-        path = user_path(node_name(name))
 
-        def changed(value: bytes | None) -> bytes | None:
-            wanted = change(None if value is None else unpack_user(path, value))
-            return None if wanted is None else pack_user(path, wanted)
+        def note(name: str, before: UserRecord | None, after: UserRecord | None) -> None:
+            gone = frozenset() if before is None else revoked(before, after)
+            if gone:
+                callback(name, gone)
 
-        value = await change_node(
-            self._store, path, changed, self._rng, check_room=self._check_room
-        )
-        return None if value is None else unpack_user(path, value)
+        return self.on_record(note)
 
-    async def _read(self, name: str) -> UserRecord | None:
-        path = user_path(node_name(name))
-        stored = await find(self._store, path)
-        return None if stored is None else unpack_user(path, stored.value)
-
-    async def _check_room(self) -> None:
-        if len(await self._store.children(USERS, fresh=True)) >= self._users_max:
-            raise TooManyUsersError(self._users_max)
+    def _note_forms(self, _name: str, before: UserRecord | None, after: UserRecord | None) -> None:
+        self.forms.change(before.credentials if before else (), after.credentials if after else ())

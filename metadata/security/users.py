@@ -2,18 +2,12 @@
 
 Leaves storing it to `user_store.py`, and credentials to `quire.identity.sasl.credentials`.
 
-Format: the value of `/security/users/<name>` is a msgpack array
-
-    index  field           msgpack type
-    0      format version  int, 1
-    1      name            str
-    2      credentials     {mechanism str: text of the credential str}
-
-The name of the node is the user's name in UTF-8. Every byte but ASCII letters, digits, `_`, `-` and
-`~` is written as `%` and two hexadecimal digits; a dot is too, unless it follows another character.
+Format: the name of the node is the user's name in UTF-8. Every byte but ASCII letters, digits, `_`,
+`-` and `~` is written as `%` and two hexadecimal digits; a dot is too, unless it follows another
+character.
 
 Invariants: a user has at least one credential, and at most one of each mechanism; different names
-have different nodes; for any bytes, decoding returns a user or raises MetadataFormatError.
+have different nodes.
 
 Source: KIP-554.
 """
@@ -21,19 +15,12 @@ Source: KIP-554.
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
 from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    map_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
+from metadata.msgpack_fields import FieldError, Packed, text_of
+from metadata.records import NOT_STORED, TABLE, codec_of, translated
 from metadata.security.errors import CredentialNotFoundError, InvalidUserNameError
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism, parse_credential
 
@@ -42,18 +29,38 @@ USERS_MAX: Final = 100_000
 """Maximum number of users of a cluster. Creations at the same time can exceed it by their number.
 """
 
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 3
 _REFUSED_CATEGORIES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """Unicode's categories of control characters, halves of characters, and ends of lines."""
+
+
+def _ordered(credentials: Iterable[ScramCredential]) -> tuple[ScramCredential, ...]:
+    found = {each.mechanism: each for each in credentials}
+    return tuple(found[each] for each in ScramMechanism if each in found)
+
+
+def _read_credentials(texts: dict[str, Packed]) -> tuple[ScramCredential, ...]:
+    if not texts:
+        raise FieldError("the user has no credential")
+    return _ordered(
+        parse_credential(ScramMechanism(mechanism), text_of(text))
+        for mechanism, text in texts.items()
+    )
+
+
+_CREDENTIALS: Final = translated(
+    TABLE,
+    lambda credentials: {each.mechanism.value: each.text for each in credentials},
+    _read_credentials,
+    "{mechanism str: text of the credential str}",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class UserRecord:
     """One user. Create it with `user_of`."""
 
-    name: str
-    credentials: tuple[ScramCredential, ...]
+    name: Annotated[str, NOT_STORED]
+    credentials: Annotated[tuple[ScramCredential, ...], _CREDENTIALS]
     """In the order of the mechanisms, at most one of each."""
 
     def find(self, mechanism: ScramMechanism) -> ScramCredential | None:
@@ -66,14 +73,16 @@ class UserRecord:
         return tuple(each.mechanism for each in self.credentials)
 
 
+USER_CODEC: Final = codec_of(UserRecord)
+
+
 def user_of(name: str, credentials: Iterable[ScramCredential]) -> UserRecord:
     """Return a user with these credentials; of two of one mechanism, the last one counts.
 
     Raises InvalidUserNameError.
     """
-    found = {each.mechanism: each for each in credentials}
-    assert found, "a user has a credential"
-    ordered = tuple(found[each] for each in ScramMechanism if each in found)
+    ordered = _ordered(credentials)
+    assert ordered, "a user has a credential"
     return UserRecord(check_user_name(name), ordered)
 
 
@@ -129,26 +138,3 @@ def name_of_node(node: str) -> str:
     except (UnicodeDecodeError, InvalidUserNameError):
         pass
     raise MetadataFormatError(f"the name {node[:250]!r} of a user's node", "it has another form")
-
-
-def pack_user(what: str, user: UserRecord) -> bytes:
-    """Return the stored form."""
-    credentials: dict[str, Packed] = {each.mechanism.value: each.text for each in user.credentials}
-    fields: list[Packed] = [_FORMAT_VERSION, user.name, credentials]
-    return pack_checked(what, fields, partial(unpack_user, what))
-
-
-def unpack_user(what: str, value: bytes) -> UserRecord:
-    """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        texts = map_of(fields[2])
-        if not texts:
-            raise FieldError("the user has no credential")
-        credentials = [
-            parse_credential(ScramMechanism(mechanism), text_of(text))
-            for mechanism, text in texts.items()
-        ]
-        return user_of(text_of(fields[1]), credentials)
-    except ValueError as error:
-        raise MetadataFormatError(what, str(error)) from error

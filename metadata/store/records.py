@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from metadata.callbacks import Callbacks
 from metadata.errors import MetadataError, MetadataFormatError
-from metadata.ids import BookieId, is_bookie_id
+from metadata.ids import BookieId, Version, is_bookie_id
 from metadata.records import Codec
 from metadata.store.child_values import READS_AT_ONCE_MAX, ChildValues
 from metadata.store.followed_value import FollowedValue
@@ -51,6 +51,13 @@ class RecordNode(Generic[Record]):
         """Read the record with a fresh or an agreed read. Raises MetadataError."""
         stored = await find(store, self.path, agreed=agreed)
         return None if stored is None else self.unpack(stored.value)
+
+    async def read(self, store: MetadataStore) -> tuple[Record, Version] | None:
+        """Read the record and its version with a fresh read; None if there is no node. Raises
+        MetadataError.
+        """
+        stored = await find(store, self.path)
+        return None if stored is None else (self.unpack(stored.value), stored.version)
 
     async def change(
         self, store: MetadataStore, rng: Random, change: Callable[[Record | None], Record]
@@ -138,22 +145,26 @@ class RecordStore(Generic[Key, Record]):
         names = sorted(await self._store.children(self._kind.parent, fresh=True))
         return [key for key in map(self._kind.names.key, names) if key is not None]
 
-    async def pages(self) -> AsyncIterator[dict[Key, Record]]:
+    async def pages(self) -> AsyncIterator[list[Record]]:
         """Yield all records in the order of their nodes, at most READS_AT_ONCE_MAX at once, with
         fresh reads. One that is created or removed meanwhile is in it or is not. Raises
         MetadataError.
         """
+        async for page in self._pages():
+            yield [record for _, record in page]
+
+    async def get_all(self) -> dict[Key, Record]:
+        """Read all records as `pages` yields them. Raises MetadataError."""
+        return {key: record async for page in self._pages() for key, record in page}
+
+    async def _pages(self) -> AsyncIterator[list[tuple[Key, Record]]]:
         keys = await self.keys()
         for start in range(0, len(keys), READS_AT_ONCE_MAX):
             some = keys[start : start + READS_AT_ONCE_MAX]
             found = await asyncio.gather(*map(self.find, some))
-            yield {
-                key: record for key, record in zip(some, found, strict=True) if record is not None
-            }
-
-    async def get_all(self) -> dict[Key, Record]:
-        """Read all records as `pages` yields them. Raises MetadataError."""
-        return {key: record async for page in self.pages() for key, record in page.items()}
+            yield [
+                (key, record) for key, record in zip(some, found, strict=True) if record is not None
+            ]
 
     async def update(
         self, key: Key, change: Callable[[Record | None], Record | None]

@@ -381,7 +381,8 @@ async def list_quotas(arguments: argparse.Namespace, output: Output) -> int:
             entity = entity_of(names)
             _print_quotas([(entity, await store.get(entity))], output)
         else:
-            _print_quotas([quota async for page in store.pages() for quota in page], output)
+            found = [(quota.entity, quota.values) async for page in store.pages() for quota in page]
+            _print_quotas(found, output)
     return ExitCode.DONE
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.security.client_principals import certified_principal, parse_principals
-from metadata.security.grant_table import GrantTable
+from metadata.security.grant_store import GrantTable
 from metadata.store.interface import MetadataStore, SessionState
 from quire.gateway.gateway_context import GatewayContext
 from quire.gateway.limits import GatewayCounters

@@ -9,8 +9,7 @@ from random import Random
 import pytest
 
 from metadata.security.errors import UserExistsError, UserNotFoundError
-from metadata.security.user_store import UserStore
-from metadata.security.user_table import UserTable
+from metadata.security.user_store import UserStore, UserTable
 from quire.identity.sasl.credentials import ScramMechanism
 from tests.contracts.store_service import StoreService, eventually
 from tests.support.metadata.users import credential

@@ -6,7 +6,6 @@ Leaves the bookie's own files to `tests.fuzz.disk_targets`.
 import io
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -26,9 +25,6 @@ from metadata.registry.registration import (
     pack_registration,
     unpack_registration,
 )
-from metadata.security.ledger_grants import grants_of, pack_grants, unpack_grants
-from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
-from metadata.security.quotas import QuotaKey, entity_of, pack_quota, unpack_quota
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.number_blocks import pack_block, unpack_block
 from quire.errors import DamagedFileError
@@ -44,7 +40,6 @@ Value = TypeVar("Value")
 EXPORT_HEADER: Final = FileHeader(
     *(7, "closed", 3, 3, 2, "crc32c"), {"app": "orders", "key": b"\xff"}, None, None
 )
-QUOTED: Final = entity_of([("user", "alice"), ("client-id", None)])
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -155,14 +150,6 @@ def check_export(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
     return True
 
 
-def sample_grants() -> tuple[bytes, ...]:
-    """Return stored grants: one, and one of each kind."""
-    resources = ("all", "chain:orders", "chain-prefix:or", "ledger:7", "owner:User:alice")
-    grants = [LedgerGrant(role, parse_resource(each)) for role in LedgerRole for each in resources]
-    records = [grants_of("User:CN=bob,O=example", some) for some in (grants[:1], grants)]
-    return tuple(pack_grants("path", each) for each in records if each is not None)
-
-
 def stored_targets() -> list[ParserTarget]:
     """Return the targets of this module."""
     cookie = CookieRecord(BookieId("bookie-a"), bytes(16), 1_700_000_000_000, 3, bytes(32))
@@ -195,15 +182,7 @@ def stored_targets() -> list[ParserTarget]:
             tuple(map(pack_held, held)),
             weight=0.5,
         ),
-        ParserTarget(
-            "ledger_grants",
-            codec_check(partial(pack_grants, "path"), partial(unpack_grants, "path")),
-            sample_grants(),
-            hostile=HOSTILE_MSGPACK,
-            weight=0.5,
-        ),
         *_record_targets(),
-        _quota_target(),
         ParserTarget(
             "small_values",
             _check_small_values,
@@ -242,14 +221,6 @@ def _record_target(name: str, codec: Codec[Any]) -> ParserTarget:
     )
     target = name.removesuffix("_CODEC").lower()
     return ParserTarget(target, check, (seed,), hostile=HOSTILE_MSGPACK, weight=0.3)
-
-
-def _quota_target() -> ParserTarget:
-    check = codec_check(
-        lambda quota: pack_quota("path", *quota), lambda value: unpack_quota("path", value)
-    )
-    seed = pack_quota("path", QUOTED, {QuotaKey.PRODUCER_BYTE_RATE: 5.0})
-    return ParserTarget("quota", check, (seed,), hostile=HOSTILE_MSGPACK, weight=0.3)
 
 
 def _check_small_values(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:

@@ -43,7 +43,7 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.security.client_principals import parse_principals
-from metadata.security.grant_table import GrantTable
+from metadata.security.grant_store import GrantTable
 from metadata.security.ledger_roles import parse_role
 from metadata.security.user_store import UserStore
 from quire.identity.certificate_names import parse_mapping_rules

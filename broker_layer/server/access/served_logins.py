@@ -14,7 +14,7 @@ from broker_layer.security.protocols import SecurityProtocol
 from broker_layer.server.access.listener_access import ListenerAccess
 from broker_layer.server.access.logins import LoginParts, Logins
 from metadata.security.user_decoys import read_decoys
-from metadata.security.user_table import UserTable
+from metadata.security.user_store import UserTable
 from metadata.store.interface import MetadataStore
 from quire.identity.errors import SaslError
 from quire.identity.renewed_tls import ContextSource, RenewedContext

@@ -10,8 +10,7 @@ from bookie.server.access import AuthorizerMode, LedgerAuthorizer, RoleOptions
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
-from metadata.security.grant_store import GrantStore
-from metadata.security.grant_table import GrantTable
+from metadata.security.grant_store import GrantStore, GrantTable
 from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults

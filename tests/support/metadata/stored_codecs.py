@@ -15,6 +15,19 @@ import metadata
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.records import Codec, Form, Sized, Whole
 from metadata.repair.jobs import JobName
+from metadata.security.acls import (
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from metadata.security.audit_trail import AuditRecord
+from metadata.security.ledger_grants import GrantRecord, grants_of
+from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
+from metadata.security.quotas import QuotaEntity, QuotaKey, QuotaValues, entity_of
+from metadata.security.rights_record import NodeRights
+from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 
 _SAMPLES: Final[Mapping[Any, object]] = {
     str: "text",
@@ -26,9 +39,31 @@ _SAMPLES: Final[Mapping[Any, object]] = {
     EntryId: EntryId(3),
     UpdateToken: UpdateToken(bytes(16)),
     JobName: JobName(1, 100, LedgerId(7)),
+    QuotaEntity: entity_of([("user", "alice")]),
+    QuotaValues: {QuotaKey.PRODUCER_BYTE_RATE: 5.0},
+    ScramCredential: ScramCredential(ScramMechanism.SHA_256, bytes(16), bytes(32), bytes(32), 4096),
+    GrantRecord: grants_of(
+        "User:alice", [LedgerGrant(LedgerRole.READER, parse_resource("ledger:7"))]
+    ),
+    NodeRights: NodeRights(("x509:CN=a",), ("x509:CN=b",)),
 }
-_TEXTS: Final = ("text", "User:alice", "x509:CN=a")
-"""Texts that may pass the check of a field."""
+_OTHERS: Final[tuple[object, ...]] = (
+    "User:alice",
+    (
+        AclBinding(
+            ResourceType.TOPIC,
+            PatternType.LITERAL,
+            "t",
+            "User:a",
+            "*",
+            Operation.READ,
+            Permission.ALLOW,
+        ),
+    ),
+    (AuditRecord(5, "who", "host", "act", "arguments", "result"),),
+    {},
+)
+"""Values of single fields whose types do not say enough."""
 
 
 def stored_codecs() -> dict[str, Codec[Any]]:
@@ -49,9 +84,9 @@ def given_to(codec: Codec[Any], record: object) -> dict[str, object]:
 def sample_of(codec: Codec[Any]) -> object:
     """Return a record that the codec stores."""
     if codec.record is not None:
-        return _of_class(codec.record)
+        return _SAMPLES.get(codec.record) or _of_class(codec.record)
     (form,) = codec.forms.values()
-    return _of_form(form, ({}, *_SAMPLES.values()))
+    return _of_form(form, tuple(_SAMPLES.values()))
 
 
 def _of_class(record: type) -> object:
@@ -84,10 +119,10 @@ def _of_form(form: Form[Any], samples: tuple[object, ...]) -> object:
         return min(form.high, form.low + 5)
     if isinstance(form, Sized):
         return bytes(form.size)
-    for each in (*samples, *_TEXTS):
+    for each in (*samples, *_OTHERS):
         try:
-            form.unpack(form.pack(each))
+            if form.unpack(form.pack(each)) == each:
+                return each
         except (ValueError, TypeError, AttributeError):
             continue
-        return each
     raise AssertionError(f"no sample is a {form.shown}: add one")

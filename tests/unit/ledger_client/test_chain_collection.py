@@ -18,10 +18,10 @@ from ledger_client import (
 )
 from metadata.paths import RESTORE, chain_path, ledger_path
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     RestoreRecord,
     RestoreState,
     accept_restore,
-    pack_restore,
 )
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.ledger_client.cluster import QUICK, TestCluster
@@ -92,7 +92,7 @@ async def test_nothing_is_collected_before_a_restore_is_accepted(setting: Settin
     setting.now_ms += 10_000
     store = MemoryMetadataStore(setting.cluster.server)
     record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
-    await store.create(RESTORE, pack_restore(record))
+    await store.create(RESTORE, RESTORE_NODE.pack(record))
     with pytest.raises(MetadataRefusedError, match="accept-restore"):
         await chain.collect(grace_s=1)
     assert (await client.ledger_info(unlinked.id)).is_closed

@@ -49,27 +49,6 @@ from metadata.registry.registration import (
     pack_registration,
     unpack_registration,
 )
-from metadata.restore.restore_record import (
-    RestoreRecord,
-    RestoreState,
-    pack_restore,
-    unpack_restore,
-)
-from metadata.security.acls import (
-    AclBinding,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    pack_bindings,
-    unpack_bindings,
-)
-from metadata.security.audit_trail import AuditRecord, pack_trail, unpack_trail
-from metadata.security.ledger_grants import grants_of, pack_grants, unpack_grants
-from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
-from metadata.security.quotas import QuotaKey, entity_of, pack_quota, unpack_quota
-from metadata.security.rights_record import NodeRights, pack_rights, unpack_rights
-from metadata.security.users import UserRecord, pack_user, unpack_user
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.number_blocks import pack_block, unpack_block
 from metadata.topics.in_sync import InSyncReport, pack_reports, unpack_reports
@@ -90,7 +69,6 @@ from metadata.topics.topic import (
     pack_topic,
     unpack_topic,
 )
-from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 from tests.support.metadata.samples import A, B, C, D, open_ledger
 from tests.support.metadata.stored_codecs import given_to, sample_of, stored_codecs
 
@@ -108,22 +86,11 @@ ODD: Final[Mapping[type, tuple[object, ...]]] = {
 }
 """Values that may take the place of one of a type."""
 
-GRANTS: Final = grants_of("User:a", [LedgerGrant(LedgerRole.READER, parse_resource("ledger:7"))])
-BINDING: Final = AclBinding(
-    ResourceType.TOPIC,
-    PatternType.LITERAL,
-    "t",
-    "User:a",
-    "*",
-    Operation.READ,
-    Permission.ALLOW,
-)
-SALTED: Final = ScramCredential(ScramMechanism.SHA_256, bytes(16), bytes(32), bytes(32), 4096)
 TOPIC: Final = TopicRecord(
     "t", TopicId(bytes(16)), 5, (PartitionLeadership(1, 1, 3),), {"name": "value"}, token=TOKEN
 )
 
-REFUSALS: Final = (MetadataError, AttributeError, AssertionError, TypeError, ValueError)
+REFUSALS: Final = (MetadataError, AttributeError, IndexError, AssertionError, TypeError, ValueError)
 
 Record = tuple[object, ...]
 """Arguments of an encoder, without the name of the value."""
@@ -184,25 +151,6 @@ RECORDS: Final[
     ),
     pack_held: (pack_held, named(unpack_held), (HeldNode(bytes(16), 5, b"content"),)),
     pack_block: (named(pack_block), partial(unpack_block, "a record", first=0), (5,)),
-    pack_restore: (
-        pack_restore,
-        unpack_restore,
-        (RestoreRecord(bytes(16), RestoreState.FINISHED, 5, bytes(32)),),
-    ),
-    pack_user: (named(pack_user), named(unpack_user), (UserRecord("alice", (SALTED,)),)),
-    pack_quota: (
-        named(pack_quota),
-        named(unpack_quota),
-        (entity_of([("user", "alice")]), {QuotaKey.PRODUCER_BYTE_RATE: 5.0}),
-    ),
-    pack_bindings: (named(pack_bindings), named(unpack_bindings), ((BINDING,),)),
-    pack_grants: (named(pack_grants), named(unpack_grants), (GRANTS,)),
-    pack_rights: (pack_rights, unpack_rights, (NodeRights(("x509:CN=a",), ("x509:CN=b",)),)),
-    pack_trail: (
-        pack_trail,
-        unpack_trail,
-        ((AuditRecord(5, "who", "host", "act", "arguments", "result"),),),
-    ),
 }
 """Each encoder, as it is called here, with its decoder and a record."""
 
@@ -266,12 +214,13 @@ def test_what_a_codec_stores_can_be_read(name: str) -> None:
     record = sample_of(codec)
     value = codec.pack("a record", record)
     assert codec.unpack("a record", value, **given_to(codec, record)) == record
+    given = given_to(codec, record)
     for changed in changes_of(record):
         try:
             value = codec.pack("a record", changed)
         except REFUSALS:
             continue
-        codec.unpack("a record", value, **given_to(codec, changed))  # it raises nothing
+        codec.unpack("a record", value, **given)  # it raises nothing
 
 
 @pytest.mark.parametrize("name", stored_codecs())

@@ -20,10 +20,10 @@ from metadata.ids import BookieId, Version
 from metadata.paths import LEDGER_IDS, RESTORE
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     RestoreRecord,
     RestoreState,
     accept_restore,
-    pack_restore,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.number_blocks import pack_block
@@ -190,7 +190,7 @@ async def restore_service(bench: Bench, state: RestoreState) -> None:
     """Begin a new life of the service, as a restore does."""
     bench.server.tree = MemoryMetadataServer().tree
     record = RestoreRecord(b"t" * 16, state, 5, b"d" * 32)
-    await bench.store.create(RESTORE, pack_restore(record))
+    await bench.store.create(RESTORE, RESTORE_NODE.pack(record))
     await bench.grow(ledger_ids=9_001)
 
 

@@ -22,10 +22,10 @@ from metadata.ledgers.ledger_metadata import (
 from metadata.paths import RESTORE
 from metadata.registry.cookies import CookieRecord, CookieStore
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     RestoreRecord,
     RestoreState,
     accept_restore,
-    pack_restore,
 )
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.bookie.bookie_machine import Machine
@@ -297,7 +297,7 @@ async def test_a_deletion_that_fails_is_tried_again_soon(
 async def test_nothing_is_removed_before_a_restore_is_accepted(collecting: Collecting) -> None:
     await collecting.add(1)
     record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
-    await collecting.store.create(RESTORE, pack_restore(record))
+    await collecting.store.create(RESTORE, RESTORE_NODE.pack(record))
     assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
     await accept_restore(collecting.store)

@@ -29,7 +29,6 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from quire.identity.sasl.credentials import ScramMechanism
 from quire.identity.sasl.sessions import LOGIN_S_MAX
 from tests.support.bookie.login_world import BEGIN, SCRAM, LoginWorld, login_world
 from tests.support.bookie.roles_setting import RolesSetting
@@ -297,7 +296,7 @@ async def test_closed_logins_do_not_follow_the_users(world: LoginWorld) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         assert "alice" in users.users
-        users._callbacks.notify("alice", frozenset(ScramMechanism))
+        users._callbacks.notify("alice", users.users["alice"], None)
         assert entrance.done[count:] == []
 
 

@@ -9,10 +9,10 @@ from broker_layer.log.ledger_list import EPOCH_METADATA, PARTITION_METADATA
 from ledger_client import Quorum
 from metadata.paths import RESTORE, partition_path
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     RestoreRecord,
     RestoreState,
     accept_restore,
-    pack_restore,
 )
 from metadata.topics.partition import pack_partition
 from metadata.topics.partition_store import PartitionKey
@@ -77,7 +77,7 @@ async def test_nothing_is_deleted_before_a_restore_is_accepted(setting: Setting)
     await one.changes.delete("orders")
     await until(lambda: not one.view.deleting)
     record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
-    await one.store.create(RESTORE, pack_restore(record))
+    await one.store.create(RESTORE, RESTORE_NODE.pack(record))
     assert await one.sweeper.sweep() == 0
     await accept_restore(one.store)
     assert await one.sweeper.sweep() >= 1

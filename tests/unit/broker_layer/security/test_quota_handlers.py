@@ -24,8 +24,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.security import quota_handlers
 from broker_layer.security.quota_handlers import QuotaHandlers
-from metadata.security.quota_store import QuotaStore
-from metadata.security.quota_table import QuotaTable
+from metadata.security.quota_store import QuotaStore, QuotaTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.identity.principal import Principal
 from quire.server.audit_log import AuditLog
@@ -274,7 +273,7 @@ async def test_limits_of_requests_and_of_the_cluster(
     refused = [(ErrorCode.INVALID_REQUEST, "2 entities are altered at once: alter at most 1")] * 2
     assert await broker.alter(*both) == refused
     await broker.alter(both[0])
-    monkeypatch.setattr(broker.handlers._quotas, "_quotas_max", 1)
+    monkeypatch.setattr(broker.handlers._quotas, "_count_max", 1)
     for validate_only in (True, False):
         ((code, _),) = await broker.alter(both[1], validate_only=validate_only)
         assert code == ErrorCode.POLICY_VIOLATION

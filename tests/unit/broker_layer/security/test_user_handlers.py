@@ -24,8 +24,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.security import user_handlers
 from broker_layer.security.user_handlers import UserHandlers
-from metadata.security.user_store import UserStore
-from metadata.security.user_table import UserTable
+from metadata.security.user_store import UserStore, UserTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.identity.principal import Principal
 from quire.identity.sasl.credentials import ScramMechanism, credential_of, salted_password

@@ -28,7 +28,7 @@ from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import RESTORE, client_path
 from metadata.registry.registration import OWNERS_FEATURE
-from metadata.restore.restore_record import RestoreRecord, RestoreState, pack_restore
+from metadata.restore.restore_record import RESTORE_NODE, RestoreRecord, RestoreState
 from metadata.security.ledger_roles import LedgerRight
 from metadata.store.interface import SESSION_TIMEOUT_S
 from tests.simulation.nodes import ClientNode
@@ -268,7 +268,7 @@ def test_nothing_is_recovered_while_a_restore_is_not_accepted() -> None:
     async def story(world: World) -> None:
         ledger_id = await write_and_die(world)
         record = RestoreRecord(bytes(16), RestoreState.FINISHED, 1, bytes(32))
-        await world.store.create(RESTORE, pack_restore(record))
+        await world.store.create(RESTORE, RESTORE_NODE.pack(record))
         done = await client_of(world).recover_abandoned([ledger_id])
         assert done.ended == ()
         assert isinstance(done.failures[ledger_id], MetadataRefusedError)

@@ -6,13 +6,12 @@ from metadata.errors import MetadataFormatError, NeverRestoredError
 from metadata.msgpack_fields import Packed, pack
 from metadata.paths import RESTORE
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     RestoreRecord,
     RestoreState,
     accept_restore,
     is_unaccepted,
-    pack_restore,
     read_restore,
-    unpack_restore,
 )
 from metadata.store.memory import MemoryMetadataStore
 
@@ -22,7 +21,7 @@ RECORD = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 1_700_000_000_000, b"d"
 @pytest.mark.parametrize("state", RestoreState)
 def test_a_record_round_trips(state: RestoreState) -> None:
     record = RECORD.with_state(state)
-    assert unpack_restore(pack_restore(record)) == record
+    assert RESTORE_NODE.unpack(RESTORE_NODE.pack(record)) == record
 
 
 def test_other_values_are_refused() -> None:
@@ -32,7 +31,7 @@ def test_other_values_are_refused() -> None:
     ]
     for fields in wrong:
         with pytest.raises(MetadataFormatError):
-            unpack_restore(pack("x", fields))
+            RESTORE_NODE.unpack(pack("x", fields))
 
 
 async def test_metadata_that_was_not_restored(store: MemoryMetadataStore) -> None:
@@ -43,7 +42,7 @@ async def test_metadata_that_was_not_restored(store: MemoryMetadataStore) -> Non
 
 
 async def test_a_finished_restore_is_accepted_once(store: MemoryMetadataStore) -> None:
-    await store.create(RESTORE, pack_restore(RECORD))
+    await store.create(RESTORE, RESTORE_NODE.pack(RECORD))
     assert await is_unaccepted(store)
     for _ in range(2):
         assert (await accept_restore(store)).is_accepted
@@ -51,7 +50,7 @@ async def test_a_finished_restore_is_accepted_once(store: MemoryMetadataStore) -
 
 
 async def test_a_restore_that_runs_is_not_accepted(store: MemoryMetadataStore) -> None:
-    await store.create(RESTORE, pack_restore(RECORD.with_state(RestoreState.RUNNING)))
+    await store.create(RESTORE, RESTORE_NODE.pack(RECORD.with_state(RestoreState.RUNNING)))
     with pytest.raises(NeverRestoredError, match="has not ended"):
         await accept_restore(store)
     assert await is_unaccepted(store)

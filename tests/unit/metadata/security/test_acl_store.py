@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from metadata.errors import StoreUnavailableError
-from metadata.paths import acl_shard_path
 from metadata.security.acl_errors import InvalidAclError
-from metadata.security.acl_store import AclStore, AclView
+from metadata.security.acl_store import AclStore, AclView, acl_shard
 from metadata.security.acls import (
     AclBinding,
     AclFilter,
@@ -121,7 +120,7 @@ async def test_a_view_reports_a_shard_that_it_cannot_read(
     await acls.add([READS])
     await view.start()
     assert view.is_readable
-    path = acl_shard_path(READS.shard)
+    path = acl_shard(READS.shard).path
     stored = await store.get(path)
     version = await store.compare_and_set(path, b"damaged", stored.version)
     await until(lambda: not view.is_readable)
@@ -136,7 +135,7 @@ async def test_a_view_that_begins_with_a_damaged_shard_is_not_readable(
 ) -> None:
     acls, view = AclStore(store, rng), AclView(store, rng)
     await acls.add([READS])
-    path = acl_shard_path(READS.shard)
+    path = acl_shard(READS.shard).path
     stored = await store.get(path)
     await store.compare_and_set(path, b"damaged", stored.version)
     await view.start()

@@ -12,6 +12,7 @@ from metadata.msgpack_fields import pack
 from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
 from metadata.security.acls import (
     ACL_SHARDS,
+    BINDINGS_CODEC,
     BINDINGS_MAX,
     HOST_BYTES_MAX,
     NAME_BYTES_MAX,
@@ -24,8 +25,7 @@ from metadata.security.acls import (
     Permission,
     ResourceType,
     check_binding,
-    pack_bindings,
-    unpack_bindings,
+    ordered,
 )
 from metadata.store.interface import VALUE_BYTES_MAX
 
@@ -110,16 +110,16 @@ BINDINGS = st.sampled_from(KINDS).flatmap(
 
 @given(st.lists(BINDINGS, max_size=5))
 def test_bytes(bindings: list[AclBinding]) -> None:
-    stored = pack_bindings("here", bindings)
-    assert list(unpack_bindings("here", stored)) == sorted(set(bindings))
-    assert pack_bindings("here", reversed(bindings)) == stored
+    stored = BINDINGS_CODEC.pack("here", ordered(bindings))
+    assert list(BINDINGS_CODEC.unpack("here", stored)) == sorted(set(bindings))
+    assert BINDINGS_CODEC.pack("here", ordered(reversed(bindings))) == stored
     assert all(0 <= each.shard < ACL_SHARDS for each in bindings)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(value: bytes) -> None:
     with contextlib.suppress(MetadataFormatError):
-        for each in unpack_bindings("here", value):
+        for each in BINDINGS_CODEC.unpack("here", value):
             check_binding(each)
 
 
@@ -137,7 +137,7 @@ def test_any_bytes_are_read_or_refused(value: bytes) -> None:
 )
 def test_wrong_rows_are_refused(row: list[int | str]) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_bindings("here", pack("here", [1, [row]]))  # type: ignore[list-item]
+        BINDINGS_CODEC.unpack("here", pack("here", [1, [row]]))  # type: ignore[list-item]
 
 
 def test_a_full_shard_fits_in_one_node() -> None:
@@ -154,6 +154,6 @@ def test_a_full_shard_fits_in_one_node() -> None:
 
     full = [binding(number) for number in range(BINDINGS_MAX)]
     check_binding(full[0])
-    assert len(pack_bindings("here", full)) <= VALUE_BYTES_MAX
+    assert len(BINDINGS_CODEC.pack("here", ordered(full))) <= VALUE_BYTES_MAX
     with pytest.raises(TooManyAclsError, match="remove"):
-        pack_bindings("here", [*full, binding(BINDINGS_MAX)])
+        BINDINGS_CODEC.pack("here", ordered([*full, binding(BINDINGS_MAX)]))

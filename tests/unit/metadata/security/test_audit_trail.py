@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from metadata.errors import MetadataFormatError
 from metadata.security.audit_trail import (
+    AUDIT_NODE,
     BYTES_MAX,
     RECORDS_MAX,
     TEXT_CHARACTERS_MAX,
     AuditRecord,
     AuditTrail,
-    pack_trail,
-    unpack_trail,
+    newest,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 
@@ -26,39 +26,41 @@ def record(number: int, text: str = "") -> AuditRecord:
 
 
 def test_records_are_kept_in_order() -> None:
-    records = [record(number) for number in range(5)]
-    assert unpack_trail(pack_trail(records)) == records
+    records = tuple(record(number) for number in range(5))
+    assert AUDIT_NODE.unpack(AUDIT_NODE.pack(newest(records))) == records
 
 
 def test_the_oldest_records_are_removed() -> None:
-    kept = unpack_trail(pack_trail([record(number) for number in range(RECORDS_MAX + 5)]))
+    kept = AUDIT_NODE.unpack(
+        AUDIT_NODE.pack(newest([record(number) for number in range(RECORDS_MAX + 5)]))
+    )
     assert [each.time_ms for each in kept] == [*range(5, RECORDS_MAX + 5)]
 
 
 def test_long_records_have_less_room() -> None:
     long = "\N{SNOWMAN}" * 3 * TEXT_CHARACTERS_MAX
-    value = pack_trail([record(number, long) for number in range(RECORDS_MAX)])
-    kept = unpack_trail(value)
+    value = AUDIT_NODE.pack(newest([record(number, long) for number in range(RECORDS_MAX)]))
+    kept = AUDIT_NODE.unpack(value)
     assert BYTES_MAX * 0.9 < len(value) <= BYTES_MAX
     assert kept[-1].time_ms == RECORDS_MAX - 1
     assert len(kept[0].arguments) == TEXT_CHARACTERS_MAX
 
 
 def test_text_without_a_utf8_form_is_stored() -> None:
-    (kept,) = unpack_trail(pack_trail([record(1, "\udcff")]))
+    (kept,) = AUDIT_NODE.unpack(AUDIT_NODE.pack(newest([record(1, "\udcff")])))
     assert kept.arguments == "?"
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_records_or_an_error(value: bytes) -> None:
     with contextlib.suppress(MetadataFormatError):
-        assert all(isinstance(each, AuditRecord) for each in unpack_trail(value))
+        assert all(isinstance(each, AuditRecord) for each in AUDIT_NODE.unpack(value))
 
 
 @pytest.mark.parametrize("cut", [1, 5])
 def test_a_cut_value_is_an_error(cut: int) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_trail(pack_trail([record(1)])[:-cut])
+        AUDIT_NODE.unpack(AUDIT_NODE.pack(newest([record(1)]))[:-cut])
 
 
 async def test_commands_at_the_same_time_lose_no_record() -> None:

@@ -7,7 +7,7 @@ import pytest
 from metadata.errors import MetadataFormatError
 from metadata.paths import LEDGERS, NODE_RIGHTS
 from metadata.security.followed_rights import FollowedRights
-from metadata.security.rights_record import NodeRights, pack_rights
+from metadata.security.rights_record import RIGHTS_NODE, NodeRights
 from metadata.store.memory import MemoryMetadataStore
 from quire.identity.zookeeper_access import digest_identity
 from tests.until import until
@@ -30,7 +30,7 @@ async def test_new_nodes_have_the_rights_of_the_record(
     followed = FollowedRights(store, rng)
     await followed.start()
     assert followed.access_to(LEDGERS) is None, "without a record nodes are open"
-    await store.create(NODE_RIGHTS, pack_rights(RIGHTS))
+    await store.create(NODE_RIGHTS, RIGHTS_NODE.pack(RIGHTS))
     await until(lambda: followed.access_to(LEDGERS) == RIGHTS.access_to(LEDGERS))
     await followed.aclose()
 
@@ -39,7 +39,7 @@ async def test_nothing_is_created_while_the_record_cannot_be_read(
     store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     followed = FollowedRights(store, rng)
-    await store.create(NODE_RIGHTS, pack_rights(RIGHTS))
+    await store.create(NODE_RIGHTS, RIGHTS_NODE.pack(RIGHTS))
     await followed.start()
     stored = await store.get(NODE_RIGHTS)
     await store.compare_and_set(NODE_RIGHTS, DAMAGED, stored.version)

@@ -53,10 +53,6 @@ FUNCTIONS = {
     "replica_path": (paths.replica_path(B), paths.REPLICAS),
     "in_sync_path": (paths.in_sync_path(1), paths.IN_SYNC),
     "repair_claim_path": (paths.repair_claim_path(LEDGER), paths.REPAIR_CLAIMS),
-    "acl_shard_path": (paths.acl_shard_path(3), paths.ACLS),
-    "ledger_grant_path": (paths.ledger_grant_path("g"), paths.LEDGER_GRANTS),
-    "user_path": (paths.user_path("u"), paths.USERS),
-    "quota_path": (paths.quota_path("user"), paths.QUOTAS),
     "repair_worker_path": (paths.repair_worker_path("w"), paths.REPAIR_WORKERS),
 }
 CHANGED_BY_CLIENTS = {

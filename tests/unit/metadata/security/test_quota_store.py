@@ -5,11 +5,10 @@ import random
 import pytest
 
 from metadata.errors import MetadataFormatError, StoreUnavailableError
-from metadata.paths import QUOTAS, quota_path
+from metadata.paths import QUOTAS
 from metadata.security.errors import TooManyQuotasError
-from metadata.security.quota_store import QuotaStore
-from metadata.security.quota_table import QuotaTable
-from metadata.security.quotas import QuotaKey, entity_of, pack_quota
+from metadata.security.quota_store import QuotaStore, QuotaTable
+from metadata.security.quotas import QuotaKey, QuotaRecord, entity_of
 from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults
@@ -48,9 +47,9 @@ async def test_all_quotas_are_listed_also_over_several_pages(
     pages = [page async for page in quotas.pages()]
     assert [len(page) for page in pages] == [READS_AT_ONCE_MAX, 2]
     found = [quota for page in pages for quota in page]
-    expected = [(entity_of([("user", name)]), {PRODUCED: 5.0}) for name in names]
-    assert found == [(ALL, {FETCHED: 6.0}), *expected]
-    await store.create(quota_path("user=damaged"), b"?")
+    expected = [QuotaRecord(entity_of([("user", name)]), {PRODUCED: 5.0}) for name in names]
+    assert found == [QuotaRecord(ALL, {FETCHED: 6.0}), *expected]
+    await store.create(f"{QUOTAS}/user=damaged", b"?")
     with pytest.raises(MetadataFormatError):
         [page async for page in quotas.pages()]
 
@@ -93,7 +92,7 @@ async def test_there_are_at_most_so_many_quotas(
 async def test_what_cannot_be_read_is_not_overwritten(
     quotas: QuotaStore, store: MemoryMetadataStore
 ) -> None:
-    path = quota_path("user=alice")
+    path = f"{QUOTAS}/user=alice"
     await store.create(path, b"of a newer release")
     for call in (quotas.get(ALICE), quotas.alter(ALICE, {PRODUCED: 5.0})):
         with pytest.raises(MetadataFormatError):
@@ -135,10 +134,10 @@ async def test_an_unreadable_record_keeps_the_last_values(
 ) -> None:
     quotas, table = QuotaStore(other_store, rng), QuotaTable(store, rng)
     await quotas.alter(ALICE, {PRODUCED: 5.0})
-    await other_store.create(quota_path("user=bob"), pack_quota("x", ALICE, {PRODUCED: 9.0}))
+    await other_store.create(f"{QUOTAS}/user=bob", b"of a newer release")
     await table.start()
     assert table.set.quotas == {ALICE: {PRODUCED: 5.0}}
-    path = quota_path("user=alice")
+    path = f"{QUOTAS}/user=alice"
     await other_store.compare_and_set(path, b"", (await other_store.get(path)).version)
     await table.refresh()
     assert table.set.quotas == {ALICE: {PRODUCED: 5.0}}

@@ -12,16 +12,17 @@ from metadata.errors import MetadataFormatError
 from metadata.security.errors import InvalidQuotaError
 from metadata.security.quotas import (
     NAME_CHARACTERS_MAX,
+    QUOTA_CODEC,
     EntityType,
     QuotaEntity,
     QuotaKey,
+    QuotaRecord,
     QuotaValues,
     altered,
     check_change,
     entity_of,
+    entity_of_node,
     node_name,
-    pack_quota,
-    unpack_quota,
 )
 
 USER, CLIENT_ID, IP = EntityType
@@ -48,35 +49,38 @@ def values_of(entity: QuotaEntity, number: int) -> QuotaValues:
 
 @given(entities, st.integers(1, 2**31 - 1))
 def test_a_quota_is_read_as_it_was_stored(entity: QuotaEntity, number: int) -> None:
-    values = values_of(entity, number)
-    assert unpack_quota("x", pack_quota("x", entity, values)) == (entity, values)
+    quota = QuotaRecord(entity, values_of(entity, number))
+    assert QUOTA_CODEC.unpack("x", QUOTA_CODEC.pack("x", quota), entity=entity) == quota
+    assert entity_of_node(node_name(entity)) == entity
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(value: bytes) -> None:
     with contextlib.suppress(MetadataFormatError):
-        assert isinstance(unpack_quota("x", value)[0], QuotaEntity)
+        assert isinstance(QUOTA_CODEC.unpack("x", value, entity=ALICE), QuotaRecord)
 
 
 @pytest.mark.parametrize(
-    ("index", "field"),
+    "values",
     [
-        (1, {}),
-        (1, {"user": ""}),
-        (1, {"user": 7}),
-        (1, {"group": "a"}),
-        (1, {"ip": "10.0.0.1"}),
-        (2, {}),
-        (2, {"producer_byte_rate": 0.0}),
-        (2, {"producer_byte_rate": "1"}),
-        (2, {"connection_creation_rate": 1.0}),
+        {},
+        {"producer_byte_rate": 0.0},
+        {"producer_byte_rate": "1"},
+        {"connection_creation_rate": 1.0},
+        {"of_another_release": 1.0},
     ],
 )
-def test_a_wrong_field_is_refused(index: int, field: object) -> None:
-    fields = msgpack.unpackb(pack_quota("x", ALICE, {PRODUCED: 5.0}))
-    fields[index] = field
+def test_wrong_values_are_refused(values: object) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_quota("x", msgpack.packb(fields))
+        QUOTA_CODEC.unpack("x", msgpack.packb([1, values]), entity=ALICE)
+
+
+@pytest.mark.parametrize(
+    "node", ["", "user=", "group=a", "user=alice,ip=10.0.0.1", "client-id=a,user=b", "user=%41"]
+)
+def test_another_name_of_a_node_is_refused(node: str) -> None:
+    with pytest.raises(MetadataFormatError):
+        entity_of_node(node)
 
 
 @pytest.mark.parametrize(

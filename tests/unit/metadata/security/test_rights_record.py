@@ -13,11 +13,10 @@ from metadata.security.rights_record import (
     IDENTITIES_MAX,
     OPEN,
     OPEN_LIST,
+    RIGHTS_NODE,
     AccessEntry,
     NodeRights,
     checked_rights,
-    pack_rights,
-    unpack_rights,
 )
 from quire.identity.zookeeper_access import digest_identity
 
@@ -41,8 +40,8 @@ def test_rights_of_nodes() -> None:
 )
 def test_a_record_is_read_as_it_was_written(servers: list[str], clients: list[str]) -> None:
     rights = checked_rights(servers[:IDENTITIES_MAX], clients[:IDENTITIES_MAX])
-    assert unpack_rights(pack_rights(rights)) == rights
-    assert unpack_rights(pack_rights(OPEN)) == OPEN
+    assert RIGHTS_NODE.unpack(RIGHTS_NODE.pack(rights)) == rights
+    assert RIGHTS_NODE.unpack(RIGHTS_NODE.pack(OPEN)) == OPEN
 
 
 @pytest.mark.parametrize(
@@ -64,10 +63,10 @@ def test_identities_that_cannot_have_rights(
     with pytest.raises(InvalidIdentityError, match=why):
         checked_rights(servers, clients)
     with pytest.raises(MetadataFormatError, match=NODE_RIGHTS):
-        unpack_rights(pack(NODE_RIGHTS, [1, list(servers), list(clients)]))
+        RIGHTS_NODE.unpack(pack(NODE_RIGHTS, [1, list(servers), list(clients)]))
 
 
 @pytest.mark.parametrize("value", [b"", b"\x91\x01", pack(NODE_RIGHTS, [1, [5], []])])
 def test_other_values_are_refused(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_rights(value)
+        RIGHTS_NODE.unpack(value)

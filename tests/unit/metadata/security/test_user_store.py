@@ -5,7 +5,7 @@ import random
 import pytest
 
 from metadata.errors import MetadataFormatError, StoreUnavailableError
-from metadata.paths import USERS, user_path
+from metadata.paths import USERS
 from metadata.security.errors import (
     CredentialNotFoundError,
     InvalidUserNameError,
@@ -13,7 +13,7 @@ from metadata.security.errors import (
     UserExistsError,
     UserNotFoundError,
 )
-from metadata.security.user_store import UserStore
+from metadata.security.user_store import USER_KIND, UserStore
 from metadata.security.users import UserRecord, user_of
 from metadata.store.child_values import READS_AT_ONCE_MAX
 from metadata.store.memory import MemoryMetadataStore
@@ -114,7 +114,7 @@ async def test_a_conflict_is_read_again(
     others = UserStore(other_store, rng)
     await users.add("a", [OLD])
     seen: list[UserRecord | None] = []
-    path = user_path("a")
+    path = USER_KIND.path("a")
 
     def change(user: UserRecord | None) -> UserRecord:
         seen.append(user)
@@ -124,7 +124,7 @@ async def test_a_conflict_is_read_again(
     stored = await other_store.get(path)
     await others.alter("a", [], [credential(SHA_512)])
     assert (await other_store.get(path)).version != stored.version
-    await users.change("a", change)
+    await users.update("a", change)
     assert seen == [user_of("a", [OLD, credential(SHA_512)])]
     assert (await users.get("a")).mechanisms == (SHA_256, SHA_512)
 
@@ -132,11 +132,11 @@ async def test_a_conflict_is_read_again(
 async def test_what_cannot_be_read_is_not_overwritten(
     users: UserStore, store: MemoryMetadataStore
 ) -> None:
-    await store.create(user_path("a"), b"of a newer release")
+    await store.create(USER_KIND.path("a"), b"of a newer release")
     for call in (users.get("a"), users.alter("a", [], [NEW]), users.remove("a")):
         with pytest.raises(MetadataFormatError):
             await call
-    assert (await store.get(user_path("a"))).value == b"of a newer release"
+    assert (await store.get(USER_KIND.path("a"))).value == b"of a newer release"
     await store.create(f"{USERS}/another form", b"")
     with pytest.raises(MetadataFormatError):
         await users.names()

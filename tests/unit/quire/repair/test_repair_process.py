@@ -17,10 +17,10 @@ from metadata.repair.jobs import Job, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.status_store import StatusStore
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     RestoreRecord,
     RestoreState,
     accept_restore,
-    pack_restore,
 )
 from quire.repair.orderly_stops import OrderlyStops
 from quire.repair.standing import Standings
@@ -388,7 +388,7 @@ def test_no_ledger_is_recovered_before_a_restore_is_accepted() -> None:
         token = UpdateToken(world.rng.randbytes(16))
         await ledgers.compare_and_set(ledger.with_recovery_begun(token), version)
         record = RestoreRecord(b"t" * 16, RestoreState.FINISHED, 5, b"d" * 32)
-        await world.store.create(RESTORE, pack_restore(record))
+        await world.store.create(RESTORE, RESTORE_NODE.pack(record))
         gone = ledger.last_fragment.ensemble[0]
         world.bookie(gone).is_wanted = False
         world.bookie(gone).kill(power_off=True)

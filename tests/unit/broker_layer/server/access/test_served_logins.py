@@ -16,8 +16,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.options import load_options
 from broker_layer.security.protocols import SecurityProtocol
 from broker_layer.server.access.served_logins import ServedLogins
-from metadata.security.user_store import UserStore
-from metadata.security.user_table import UserTable
+from metadata.security.user_store import UserStore, UserTable
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
 from quire.identity.sasl.credentials import ITERATIONS_MIN, ScramMechanism, new_credential

@@ -17,10 +17,10 @@ from metadata.registry.positions import NO_POSITION, PositionRecord, PositionSto
 from metadata.registry.registration import LIMBO_FEATURE
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
 from metadata.restore.restore_record import (
+    RESTORE_NODE,
     RestoreRecord,
     RestoreState,
     accept_restore,
-    pack_restore,
 )
 from quire.cli.bookie.verbs import parser
 from quire.errors import CommandError, ExitCode
@@ -314,7 +314,7 @@ async def test_no_bookie_is_removed_before_a_restore_is_accepted(
     await cluster.format("a")
     await cluster.set_state("a", Lifecycle.LOST)
     record = RestoreRecord(bytes(16), RestoreState.FINISHED, 5, bytes(32))
-    await cluster.store.create(RESTORE, pack_restore(record))
+    await cluster.store.create(RESTORE, RESTORE_NODE.pack(record))
     with pytest.raises(RestoreUnacceptedError):
         await cluster.run(parser(), "remove", "a", "-o", "json")
     assert await state_of(cluster, "a") is Lifecycle.LOST
