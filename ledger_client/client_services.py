@@ -45,7 +45,7 @@ from metadata.paths import bookie_path
 from metadata.registry.directory import BookieChanged, BookieDirectory, BookieJoined, BookieLeft
 from metadata.registry.directory import DirectoryEvent as Change
 from metadata.registry.registrar import ClientRegistration
-from metadata.registry.registration import BookieRegistration, unpack_registration
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import MetadataStore, SessionState, find
 from quire.identity.renewed_tls import ContextSource
@@ -99,7 +99,7 @@ class DirectoryAddresses:
         stored = await find(self._store, path)
         if stored is None:
             return None
-        return unpack_registration(unpack_held(path, stored.value).content, path)
+        return REGISTRATION_CODEC.unpack(path, unpack_held(path, stored.value).content)
 
 
 class ClientServices:

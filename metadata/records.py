@@ -298,11 +298,11 @@ def _same(value: Any) -> Any:
     return value
 
 
-TEXT: Final = Form("str", _same, text_of)
-BYTES: Final = Form("bin", _same, bytes_of)
-BOOL: Final = Form("bool", _same, bool_of)
-FLOAT: Final = Form("float", _same, float_of)
-TABLE: Final = Form("map with str keys", dict, map_of)
+TEXT: Final[Form[str]] = Form("str", _same, text_of)
+BYTES: Final[Form[bytes]] = Form("bin", _same, bytes_of)
+BOOL: Final[Form[bool]] = Form("bool", _same, bool_of)
+FLOAT: Final[Form[float]] = Form("float", _same, float_of)
+TABLE: Final[Form[dict[str, Packed]]] = Form("map with str keys", dict, map_of)
 BOOKIE_ID: Final = checked(TEXT, is_bookie_id, "the id of a bookie")
 
 _PLAIN: Final[Mapping[Any, Form[Any]]] = {

@@ -20,7 +20,7 @@ from benchmarks.cluster import Running, running
 from benchmarks.measures import MEGABYTE
 from benchmarks.runner import Bench, run
 from ledger_client import Quorum
-from metadata.ledgers.chain import LinkedLedger, pack_head, unpack_head
+from metadata.ledgers.chain import HEAD_CODEC, LinkedLedger
 from metadata.ledgers.chain_store import ChainStore, Publication
 from metadata.paths import chain_link_path, chain_path
 from metadata.store.zookeeper.store import open_store
@@ -80,10 +80,10 @@ async def _lengthen(metadata: str, name: str, links: int) -> None:
         head_path, first = chain_path(name), chain_link_path(name, 0)
         link = (await store.get(first)).value
         stored = await store.get(head_path)
-        head = unpack_head(head_path, stored.value)
+        head = HEAD_CODEC.unpack(head_path, stored.value)
         for index in range(head.next_index, links):
             await store.create(chain_link_path(name, index), link)
-        longer = pack_head(head_path, replace(head, next_index=links))
+        longer = HEAD_CODEC.pack(head_path, replace(head, next_index=links))
         await store.compare_and_set(head_path, longer, stored.version)
     finally:
         await store.aclose()

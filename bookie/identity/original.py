@@ -23,7 +23,7 @@ from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.paths import bookie_path
 from metadata.registry.positions import PositionRecord, PositionStore
-from metadata.registry.registration import BookieRegistration, unpack_registration
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.store.ephemeral import HeldNode, unpack_held
 from metadata.store.interface import MetadataStore
 from quire.server.overriding import override
@@ -69,7 +69,7 @@ class OriginalCheck:
         hello_at_s = loop.time()
         is_reported = False
         while (held := await self._registered_node(bookie_id)) is not None:
-            registration = unpack_registration(held.content, bookie_path(bookie_id))
+            registration = REGISTRATION_CODEC.unpack(bookie_path(bookie_id), held.content)
             if loop.time() >= hello_at_s:
                 await _refuse_if_alive(bookie_id, registration, is_counted=is_counted)
                 hello_at_s = loop.time() + HELLO_INTERVAL_S

@@ -13,12 +13,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
 
-from metadata.brokers.broker_registration import (
-    BrokerRegistration,
-    Listener,
-    pack_broker,
-    unpack_broker,
-)
+from metadata.brokers.broker_registration import BROKER_CODEC, BrokerRegistration, Listener
 from metadata.callbacks import Callbacks
 from metadata.errors import MetadataFormatError, NameHeldError
 from metadata.paths import BROKERS, broker_path
@@ -48,7 +43,7 @@ class BrokerRegistrar:
         self._keeper = EphemeralKeeper(
             store,
             broker_path(registration.broker_id),
-            pack_broker(registration),
+            BROKER_CODEC.pack("a broker", registration),
             rng,
             dead_incarnations=dead_incarnations,
             on_lost=on_lost,
@@ -63,7 +58,7 @@ class BrokerRegistrar:
     def update(self, registration: BrokerRegistration) -> None:
         """Change the registration as soon as possible."""
         assert registration.broker_id == self._broker_id, "an id is for life"
-        self._keeper.set_content(pack_broker(registration))
+        self._keeper.set_content(BROKER_CODEC.pack("a broker", registration))
 
     async def aclose(self) -> None:
         """Remove the registration."""
@@ -105,7 +100,7 @@ class BrokerDirectory:
     def _put(self, name: str, value: bytes) -> None:
         path = f"{BROKERS}/{name}"
         held = unpack_held(path, value)
-        registration = unpack_broker(path, held.content, held.incarnation)
+        registration = BROKER_CODEC.unpack(path, held.content, incarnation=held.incarnation)
         if str(registration.broker_id) != name:
             raise MetadataFormatError(path, f"it describes broker {registration.broker_id}")
         if self._brokers.get(registration.broker_id) != registration:

@@ -4,9 +4,6 @@ Leaves the election itself to `metadata.store.election`, and what a controller d
 A controller changes topics by compare-and-set alone, so two brokers that both act as controller for
 a moment do no harm.
 
-Format: the value of `/controller` is that of an ephemeral node (`ephemeral.py`); its content is a
-msgpack array [1, broker id int].
-
 Invariants: those of `metadata.store.election`.
 
 Source: topics design, "The mapping", "What a takeover does"; protocol rule 1.2.
@@ -16,23 +13,20 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
 from metadata.paths import CONTROLLER
+from metadata.records import codec_of_one, whole
 from metadata.store.election import Election
 from metadata.store.interface import Cancel, MetadataStore
 from metadata.topics.topic import BROKER_ID_MAX
 
-_FORMAT_VERSION: Final = 1
+CONTROLLER_CODEC: Final = codec_of_one("broker_id", whole(0, BROKER_ID_MAX))
 
 
 class ControllerElection:
     """Candidacy of one broker, from `start` to `aclose`. It stays the controller while it can."""
 
     def __init__(self, store: MetadataStore, broker_id: int, rng: Random) -> None:
-        self._election = Election(
-            store, CONTROLLER, broker_id, rng, pack=_content_of, unpack=_broker_id_of
-        )
+        self._election = Election(store, CONTROLLER, CONTROLLER_CODEC, broker_id, rng)
 
     @property
     def is_controller(self) -> bool:
@@ -55,15 +49,3 @@ class ControllerElection:
     async def aclose(self) -> None:
         """Stop being the controller: at once if the store answers, else when the session ends."""
         await self._election.aclose()
-
-
-def _content_of(broker_id: int) -> bytes:
-    return pack_checked(CONTROLLER, [_FORMAT_VERSION, broker_id], _broker_id_of)
-
-
-def _broker_id_of(content: bytes) -> int:
-    fields = unpack_versioned(CONTROLLER, content, _FORMAT_VERSION, 2)
-    try:
-        return int_of(fields[1], 0, BROKER_ID_MAX)
-    except FieldError as error:
-        raise MetadataFormatError(CONTROLLER, str(error)) from error

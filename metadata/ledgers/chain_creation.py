@@ -3,8 +3,6 @@
 Leaves changes of a chain to `chain_store.py`, and its life to `chain_life.py`. The token that a
 head holds differs after every change; this one never changes.
 
-Format: the value of `/chains/<name>/creation` is a msgpack array [1, token bin of 16 bytes].
-
 Invariant: the token is created in one multi with the head, and is removed with the chain.
 
 Source: protocol rule 1.3; Spark design, "Reading".
@@ -12,30 +10,28 @@ Source: protocol rule 1.3; Spark design, "Reading".
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from random import Random
 from typing import Final
 
 from metadata.backoff import Backoff
 from metadata.errors import (
     ChainExistsError,
-    MetadataFormatError,
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
     StoreUnavailableError,
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken
-from metadata.ledgers.chain import ChainHead, check_chain_name, pack_head, unpack_head
+from metadata.ledgers.chain import HEAD_CODEC, ChainHead, check_chain_name
 from metadata.ledgers.chain_life import life_created, remove_deleted
-from metadata.msgpack_fields import FieldError, bytes_of, pack_checked, unpack_versioned
 from metadata.paths import CHAINS, chain_creation_path, chain_path
+from metadata.records import codec_of_one, sized
 from metadata.store.interface import Create, MetadataStore, Operation, find
 
 NO_TOKEN: Final = UpdateToken(b"")
 """Stands for the creation token of a chain that does not exist."""
 
-_FORMAT_VERSION: Final = 1
+CREATION_CODEC: Final = codec_of_one("token", sized(UPDATE_TOKEN_BYTES))
 
 
 async def create_chain(store: MetadataStore, name: str, rng: Random) -> None:
@@ -77,34 +73,21 @@ async def chain_creation_token(store: MetadataStore, name: str) -> UpdateToken:
     stored = await find(store, path)
     if stored is None:
         return NO_TOKEN
-    return unpack_creation_token(path, stored.value)
-
-
-def unpack_creation_token(path: str, value: bytes) -> UpdateToken:
-    """Read a stored creation token. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
-    try:
-        return UpdateToken(bytes_of(fields[1], UPDATE_TOKEN_BYTES))
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error
-
-
-def _packed_token(path: str, token: UpdateToken) -> bytes:
-    return pack_checked(path, [_FORMAT_VERSION, token], partial(unpack_creation_token, path))
+    return UpdateToken(CREATION_CODEC.unpack(path, stored.value))
 
 
 def _creation(name: str, token: UpdateToken) -> list[Operation]:
     path, creation_path = chain_path(name), chain_creation_path(name)
     return [
-        Create(path, pack_head(path, ChainHead(token))),
-        Create(creation_path, _packed_token(creation_path, token)),
+        Create(path, HEAD_CODEC.pack(path, ChainHead(token))),
+        Create(creation_path, CREATION_CODEC.pack(creation_path, token)),
         life_created(name, token),
     ]
 
 
 async def _is_being_deleted(store: MetadataStore, path: str) -> bool:
     stored = await find(store, path)
-    return stored is None or unpack_head(path, stored.value).is_deleted
+    return stored is None or HEAD_CODEC.unpack(path, stored.value).is_deleted
 
 
 async def _make_parent(store: MetadataStore) -> None:

@@ -24,7 +24,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import UpdateToken, Version
-from metadata.ledgers.chain import unpack_head
+from metadata.ledgers.chain import HEAD_CODEC
 from metadata.paths import chain_creation_path, chain_life_path, chain_path
 from metadata.store.interface import Check, Create, Delete, MetadataStore, find
 from metadata.store.tree_deletion import drop_tree
@@ -63,7 +63,7 @@ async def remove_deleted(store: MetadataStore, name: str, rng: Random) -> None:
     while True:
         life = await chain_life(store, name)
         head = await find(store, chain_path(name))
-        if head is None or not unpack_head(chain_path(name), head.value).is_deleted:
+        if head is None or not HEAD_CODEC.unpack(chain_path(name), head.value).is_deleted:
             return
         try:
             creation_path = chain_creation_path(name)

@@ -32,18 +32,15 @@ from metadata.errors import (
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
 from metadata.ledgers.chain import (
+    APPLIED_CODEC,
+    HEAD_CODEC,
+    LINK_CODEC,
     NO_BATCH,
     AppliedBatch,
     ChainHead,
     ChainLink,
     LinkedLedger,
     check_chain_name,
-    pack_applied,
-    pack_head,
-    pack_link,
-    unpack_applied,
-    unpack_head,
-    unpack_link,
 )
 from metadata.ledgers.chain_creation import chain_creation_token, create_chain
 from metadata.ledgers.chain_life import ChainLife, chain_life, is_over, remove_deleted
@@ -210,7 +207,7 @@ class ChainStore:
         life = await self.life(name)
         head, version = await self.head(name)
         path = chain_path(name)
-        kept = CompareAndSet(path, pack_head(path, head.with_token(self._token())), version)
+        kept = CompareAndSet(path, HEAD_CODEC.pack(path, head.with_token(self._token())), version)
         return head, [kept, *life]
 
     async def trim(self, name: str, first_index: int) -> ChainHead:
@@ -276,7 +273,7 @@ class ChainStore:
         stored = await find(self._store, path)
         if stored is None:
             raise ChainNotFoundError(name)
-        return unpack_head(path, stored.value), stored.version
+        return HEAD_CODEC.unpack(path, stored.value), stored.version
 
     async def _require_ledgers(self, link: ChainLink) -> None:
         """Check that every ledger of a link exists, in a state not older than the head that was
@@ -310,7 +307,7 @@ class ChainStore:
                 if head.token == token:
                     return head
                 wanted = changed(head, token)
-                change = CompareAndSet(path, pack_head(path, wanted), version)
+                change = CompareAndSet(path, HEAD_CODEC.pack(path, wanted), version)
                 await self._store.multi([change, *life])
                 return wanted
             except StoreUnavailableError:
@@ -330,12 +327,14 @@ class ChainStore:
     async def _link(self, name: str, index: int) -> ChainLink | None:
         path = chain_link_path(name, index)
         stored = await find(self._store, path, fresh=False)
-        return None if stored is None else unpack_link(path, stored.value)
+        return None if stored is None else LINK_CODEC.unpack(path, stored.value)
 
     async def _applied(self, name: str, application: str) -> tuple[AppliedBatch, Version] | None:
         path = chain_application_path(name, application)
         stored = await find(self._store, path)
-        return None if stored is None else (unpack_applied(path, stored.value), stored.version)
+        return (
+            None if stored is None else (APPLIED_CODEC.unpack(path, stored.value), stored.version)
+        )
 
     def _operations(
         self,
@@ -351,12 +350,12 @@ class ChainStore:
         index = head.next_index - 1
         path, link_path = chain_path(name), chain_link_path(name, index)
         operations: list[Operation] = [
-            CompareAndSet(path, pack_head(path, head), version),
-            Create(link_path, pack_link(link_path, link)),
+            CompareAndSet(path, HEAD_CODEC.pack(path, head), version),
+            Create(link_path, LINK_CODEC.pack(link_path, link)),
         ]
         if link.application:
             path = chain_application_path(name, link.application)
-            value = pack_applied(path, AppliedBatch(link.application, link.batch, index))
+            value = APPLIED_CODEC.pack(path, AppliedBatch(link.application, link.batch, index))
             operations.append(
                 Create(path, value) if applied is None else CompareAndSet(path, value, applied)
             )

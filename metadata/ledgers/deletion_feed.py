@@ -3,8 +3,8 @@
 Leaves the second read before anything is removed (rule 10.1) to the bookie, and the deletion itself
 to `ledger_store.py`.
 
-Format: one node per deleted ledger, in the shard `ledger id mod 64`, named by its id; the value is
-a msgpack array [1, wall clock at the deletion in milliseconds since 1970].
+One node per deleted ledger, in the shard `ledger id mod 64`, named by its id, holds the wall clock
+at the deletion.
 
 Invariants: an entry is written in the same step that removes the ledger; a follower receives every
 entry at least once, including entries that existed when it began and entries written while it had
@@ -15,7 +15,6 @@ Source: protocol rule 10.1; metadata design, "Deletion".
 
 import asyncio
 from collections.abc import Callable, Iterable
-from functools import partial
 from random import Random
 from typing import Final
 
@@ -28,8 +27,8 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import LedgerId, is_ledger_id
-from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
 from metadata.paths import DELETION_SHARDS, deletion_path, deletion_shard_path
+from metadata.records import codec_of_one, whole
 from metadata.store.interface import Cancel, Create, MetadataStore
 
 SHARD_INTERVAL_S: Final = 1.0
@@ -39,15 +38,13 @@ shard, which may hold tens of thousands.
 """
 CHECKED_IDS_MAX: Final = 10_000
 """Maximum number of entries that one call of `expire` checks."""
-
-_FORMAT_VERSION: Final = 1
-_MS_MAX: Final = 2**63 - 1
+DELETION_CODEC: Final = codec_of_one("deleted_ms", whole(unit="ms"))
 
 
 def deletion_of(ledger_id: LedgerId, now_ms: int) -> Create:
     """Return the operation that records a deletion, for the multi that removes the ledger."""
     path = deletion_path(ledger_id)
-    return Create(path, pack_checked(path, [_FORMAT_VERSION, now_ms], partial(deleted_ms, path)))
+    return Create(path, DELETION_CODEC.pack(path, now_ms))
 
 
 class DeletionFeed:
@@ -78,7 +75,7 @@ class DeletionFeed:
             path = deletion_path(ledger_id)
             try:
                 stored = await self._store.get(path)
-                if deleted_ms(path, stored.value) < before_ms:
+                if DELETION_CODEC.unpack(path, stored.value) < before_ms:
                     await self._store.delete(path, stored.version)
                     count += 1
             except (NodeNotFoundError, VersionConflictError, MetadataFormatError):
@@ -163,12 +160,3 @@ def _id_of(name: str) -> LedgerId | None:
         return None
     value = int(name)
     return LedgerId(value) if is_ledger_id(value) else None
-
-
-def deleted_ms(path: str, value: bytes) -> int:
-    """Return when a deletion was recorded. Raises MetadataFormatError."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
-    try:
-        return int_of(fields[1], 0, _MS_MAX)
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error

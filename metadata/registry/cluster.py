@@ -2,8 +2,6 @@
 
 Leaves the identities of bookies to `cookies.py`.
 
-Format: the value of `/instance` is a msgpack array [1, bin of 16 bytes].
-
 Invariants: the cluster's instance is created once and never changes; a client or a command that
 finds none changes nothing; metadata whose restore has not ended is no cluster, and is not made one.
 
@@ -15,15 +13,14 @@ from typing import Final
 
 from metadata.errors import (
     ClusterNotFoundError,
-    MetadataFormatError,
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
     RestoreUnfinishedError,
 )
 from metadata.gateway.opening import open_store
-from metadata.msgpack_fields import FieldError, bytes_of, pack_checked, unpack_versioned
 from metadata.paths import INSTANCE, RESTORE
+from metadata.records import codec_of_one, sized
 from metadata.store.interface import (
     OPERATION_TIMEOUT_S,
     SESSION_TIMEOUT_S,
@@ -32,8 +29,7 @@ from metadata.store.interface import (
 )
 
 INSTANCE_BYTES: Final = 16
-
-_FORMAT_VERSION: Final = 1
+INSTANCE_CODEC: Final = codec_of_one("instance", sized(INSTANCE_BYTES))
 
 
 async def require_cluster(store: MetadataStore) -> bytes:
@@ -41,7 +37,7 @@ async def require_cluster(store: MetadataStore) -> bytes:
     RestoreUnfinishedError while one is being restored.
     """
     try:
-        return _instance_of((await store.get(INSTANCE, fresh=True)).value)
+        return INSTANCE_CODEC.unpack(INSTANCE, (await store.get(INSTANCE, fresh=True)).value)
     except NodeNotFoundError:
         if await find(store, RESTORE) is not None:
             raise RestoreUnfinishedError(store.address) from None
@@ -55,7 +51,7 @@ async def ensure_cluster(store: MetadataStore, rng: Random) -> bytes:
     except ClusterNotFoundError:
         instance = rng.randbytes(INSTANCE_BYTES)
     try:
-        await store.create(INSTANCE, _packed_instance(instance))
+        await store.create(INSTANCE, INSTANCE_CODEC.pack(INSTANCE, instance))
     except (NodeExistsError, OutcomeUnknownError):
         return await require_cluster(store)
     return instance
@@ -98,18 +94,3 @@ async def open_cluster_store(
         await store.aclose()
         raise
     return store
-
-
-def _packed_instance(instance: bytes) -> bytes:
-    return pack_checked(INSTANCE, [_FORMAT_VERSION, instance], _instance_of)
-
-
-def _instance_of(value: bytes) -> bytes:
-    fields = unpack_versioned(INSTANCE, value, _FORMAT_VERSION, 2)
-    try:
-        instance = bytes_of(fields[1])
-    except FieldError as error:
-        raise MetadataFormatError(INSTANCE, str(error)) from error
-    if len(instance) != INSTANCE_BYTES:
-        raise MetadataFormatError(INSTANCE, f"it has {len(instance)} bytes")
-    return instance

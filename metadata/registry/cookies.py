@@ -3,9 +3,6 @@
 Leaves the copies on a bookie's disks, and the comparison with them, to the bookie, and the
 identity of the cluster to `cluster.py`.
 
-Format: a cookie is a msgpack array [1, bookie id str, instance bin of 16 bytes, created int in
-milliseconds since 1970, directory count int, directories hash bin, starts before int].
-
 Invariants: a cookie is created once and changed only by compare-and-set; the count of a bookie's
 starts is `starts_before` and the node's version together, so it is the version alone until the
 cookie was restored from a dump; the count never falls.
@@ -14,32 +11,18 @@ Source: protocol rules 2.1-2.2 and 10.6.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from metadata.errors import (
-    MetadataFormatError,
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
     VersionConflictError,
 )
 from metadata.ids import BookieId, Version, is_bookie_id
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    bytes_of,
-    int_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
 from metadata.paths import COOKIES, cookie_path
+from metadata.records import Count, Ms, codec_of
 from metadata.store.interface import MetadataStore
-
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 7
-_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +33,10 @@ class CookieRecord:
 
     bookie_id: BookieId
     instance: bytes
-    created_ms: int
-    directory_count: int
+    created_ms: Ms
+    directory_count: Count
     directories_hash: bytes
-    starts_before: int = 0
+    starts_before: Count = 0
     """Starts that were counted before this node was created: a restore creates a new node."""
 
     def starts_at(self, version: Version) -> int:
@@ -63,6 +46,9 @@ class CookieRecord:
     def counted_at(self, starts: int, version: Version) -> "CookieRecord":
         """Return the cookie whose count at a version is `starts`."""
         return replace(self, starts_before=starts - version)
+
+
+COOKIE_CODEC: Final = codec_of(CookieRecord)
 
 
 class CookieStore:
@@ -79,7 +65,7 @@ class CookieStore:
         """
         path = cookie_path(record.bookie_id)
         try:
-            return await self._store.create(path, pack_cookie(record))
+            return await self._store.create(path, COOKIE_CODEC.pack(path, record))
         except (NodeExistsError, OutcomeUnknownError):
             try:
                 stored, version = await self.get(record.bookie_id)
@@ -93,13 +79,15 @@ class CookieStore:
         """Read a cookie with a fresh read. Raises NodeNotFoundError, MetadataFormatError."""
         path = cookie_path(bookie_id)
         stored = await self._store.get(path, fresh=True)
-        return unpack_cookie(path, stored.value), stored.version
+        return COOKIE_CODEC.unpack(path, stored.value), stored.version
 
     async def compare_and_set(self, record: CookieRecord, expected: Version) -> Version:
         """Replace a cookie. Raises VersionConflictError, NodeNotFoundError, OutcomeUnknownError."""
         path = cookie_path(record.bookie_id)
         try:
-            return await self._store.compare_and_set(path, pack_cookie(record), expected)
+            return await self._store.compare_and_set(
+                path, COOKIE_CODEC.pack(path, record), expected
+            )
         except (OutcomeUnknownError, VersionConflictError):
             stored, version = await self.get(record.bookie_id)
             if stored == record and version > expected:
@@ -114,37 +102,3 @@ class CookieStore:
         """Return every bookie that has a cookie, whether it is up or not."""
         names = await self._store.children(COOKIES, fresh=True)
         return [BookieId(name) for name in names if is_bookie_id(name)]
-
-
-def pack_cookie(record: CookieRecord) -> bytes:
-    """Return the stored form."""
-    fields: list[Packed] = [
-        _FORMAT_VERSION,
-        record.bookie_id,
-        record.instance,
-        record.created_ms,
-        record.directory_count,
-        record.directories_hash,
-        record.starts_before,
-    ]
-    what = f"the cookie of {record.bookie_id}"
-    return pack_checked(what, fields, partial(unpack_cookie, what))
-
-
-def unpack_cookie(path: str, value: bytes) -> CookieRecord:
-    """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        bookie_id = text_of(fields[1])
-        if not is_bookie_id(bookie_id):
-            raise FieldError(f"{bookie_id!r} is not a bookie id")
-        return CookieRecord(
-            bookie_id=BookieId(bookie_id),
-            instance=bytes_of(fields[2]),
-            created_ms=int_of(fields[3], 0, _INT64_MAX),
-            directory_count=int_of(fields[4], 0, _INT64_MAX),
-            directories_hash=bytes_of(fields[5]),
-            starts_before=int_of(fields[6], 0, _INT64_MAX),
-        )
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error

@@ -20,7 +20,7 @@ from metadata.callbacks import Callbacks
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.paths import BOOKIES
-from metadata.registry.registration import BookieRegistration, unpack_registration
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.store.child_values import ChildValues
 from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import Cancel, MetadataStore
@@ -90,7 +90,7 @@ class BookieDirectory:
 
     def _put(self, name: str, value: bytes) -> None:
         path = f"{BOOKIES}/{name}"
-        registration = unpack_registration(unpack_held(path, value).content, path)
+        registration = REGISTRATION_CODEC.unpack(path, unpack_held(path, value).content)
         if registration.bookie_id != name:
             raise MetadataFormatError(path, f"it describes bookie {registration.bookie_id}")
         known = self._bookies.get(registration.bookie_id)

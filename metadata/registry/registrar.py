@@ -17,7 +17,7 @@ from typing import Final
 from metadata.errors import NameHeldError
 from metadata.ids import ClientId
 from metadata.paths import bookie_path, client_path
-from metadata.registry.registration import BookieRegistration, pack_registration, rewrite_due_s
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration, rewrite_due_s
 from metadata.store.ephemeral import HELD_WAIT_S, EphemeralKeeper
 from metadata.store.interface import MetadataStore
 
@@ -48,7 +48,7 @@ class BookieRegistrar:
         self._keeper = EphemeralKeeper(
             store,
             bookie_path(registration.bookie_id),
-            pack_registration(registration),
+            REGISTRATION_CODEC.pack("a registration", registration),
             rng,
             incarnation=incarnation,
             dead_incarnations=dead_incarnations,
@@ -87,7 +87,7 @@ class BookieRegistrar:
     def _write(self, registration: BookieRegistration) -> None:
         self._written = registration
         self._written_s = asyncio.get_running_loop().time()
-        self._keeper.set_content(pack_registration(registration))
+        self._keeper.set_content(REGISTRATION_CODEC.pack("a registration", registration))
 
 
 class ClientRegistration:

@@ -4,9 +4,6 @@ Leaves the election itself to `metadata.store.election`, and what an auditor doe
 An auditor publishes jobs and changes states of bookies by compare-and-set alone, so two processes
 that both act as auditor for a moment do no harm.
 
-Format: the value of `/repair/auditor` is that of an ephemeral node (`ephemeral.py`); its content is
-a msgpack array [1, auditor id str].
-
 Invariants: those of `metadata.store.election`.
 
 Source: protocol rules 1.2 and 9.1.
@@ -16,23 +13,20 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from metadata.errors import MetadataFormatError
-from metadata.msgpack_fields import FieldError, pack_checked, text_of, unpack_versioned
 from metadata.paths import AUDITOR
+from metadata.records import TEXT, codec_of_one
 from metadata.store.election import Election
 from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import Cancel, MetadataStore, find
 
-_FORMAT_VERSION: Final = 1
+AUDITOR_CODEC: Final = codec_of_one("auditor_id", TEXT)
 
 
 class AuditorElection:
     """Candidacy of one process, from `start` to `aclose`. It stays the auditor while it can."""
 
     def __init__(self, store: MetadataStore, candidate_id: str, rng: Random) -> None:
-        self._election = Election(
-            store, AUDITOR, candidate_id, rng, pack=_content_of, unpack=_auditor_id_of
-        )
+        self._election = Election(store, AUDITOR, AUDITOR_CODEC, candidate_id, rng)
 
     @property
     def is_auditor(self) -> bool:
@@ -64,16 +58,4 @@ async def read_auditor_id(store: MetadataStore) -> str | None:
     stored = await find(store, AUDITOR)
     if stored is None:
         return None
-    return _auditor_id_of(unpack_held(AUDITOR, stored.value).content)
-
-
-def _content_of(candidate_id: str) -> bytes:
-    return pack_checked(AUDITOR, [_FORMAT_VERSION, candidate_id], _auditor_id_of)
-
-
-def _auditor_id_of(content: bytes) -> str:
-    fields = unpack_versioned(AUDITOR, content, _FORMAT_VERSION, 2)
-    try:
-        return text_of(fields[1])
-    except FieldError as error:
-        raise MetadataFormatError(AUDITOR, str(error)) from error
+    return AUDITOR_CODEC.unpack(AUDITOR, unpack_held(AUDITOR, stored.value).content)

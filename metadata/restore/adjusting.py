@@ -22,12 +22,12 @@ from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadat
 from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerState
 from metadata.paths import COOKIES, LEDGER_IDS, LEDGERS, PRODUCER_IDS, REPLICA_IDS, TOPICS
-from metadata.registry.cookies import pack_cookie, unpack_cookie
+from metadata.registry.cookies import COOKIE_CODEC
 from metadata.restore.dump_contents import DumpedNode
 from metadata.store.number_blocks import NUMBER_MAX, pack_block, unpack_block
 from metadata.topics.in_sync import REPLICA_ID_MAX
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST
-from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, TopicRecord, pack_topic, unpack_topic
+from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, TOPIC_CODEC, TopicRecord, pack_topic
 
 LEDGER_IDS_MARGIN: Final = 2**40
 """Ledger ids that are left out: a million new ledgers per second for twelve days."""
@@ -60,9 +60,9 @@ def adjusted(node: DumpedNode) -> DumpedNode:
     if path in _COUNTERS:
         return DumpedNode(path, _raised(path, value), 0)
     if path.startswith(f"{COOKIES}/"):
-        cookie, version = unpack_cookie(path, value), Version(node.version)
+        cookie, version = COOKIE_CODEC.unpack(path, value), Version(node.version)
         cookie = cookie.counted_at(cookie.starts_at(version), Version(0))
-        return DumpedNode(path, pack_cookie(cookie), 0)
+        return DumpedNode(path, COOKIE_CODEC.pack("a cookie", cookie), 0)
     if path.startswith(f"{TOPICS}/"):
         return DumpedNode(path, pack_topic(path, _with_newer_epochs(path, value)), 0)
     if path.startswith(f"{LEDGERS}/") and value:
@@ -79,7 +79,7 @@ def _raised(path: str, value: bytes) -> bytes:
 
 
 def _with_newer_epochs(path: str, value: bytes) -> TopicRecord:
-    topic = unpack_topic(path, value)
+    topic = TOPIC_CODEC.unpack(path, value)
     epochs = [topic.epoch_floor, *(each.leader_epoch for each in topic.partitions)]
     if max(epochs) + LEADER_EPOCHS_MARGIN > LEADER_EPOCH_MAX:
         raise NumbersUsedUpError(path, max(epochs))

@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from metadata.backoff import Backoff
 from metadata.callbacks import Callbacks
@@ -25,6 +25,7 @@ from metadata.errors import (
     NodeNotFoundError,
     VersionConflictError,
 )
+from metadata.records import INT64_MAX, Codec
 from metadata.store.ephemeral import (
     INCARNATION_BYTES,
     REMOVE_S_MAX,
@@ -34,8 +35,6 @@ from metadata.store.ephemeral import (
 )
 from metadata.store.interface import Cancel, MetadataStore, SessionState, find
 
-_INT64_MAX: Final = 2**63 - 1
-
 _log = logging.getLogger(__name__)
 
 Candidate = TypeVar("Candidate")
@@ -44,26 +43,23 @@ Candidate = TypeVar("Candidate")
 class Election(Generic[Candidate]):
     """Candidacy of one process, from `start` to `aclose`. It stays elected while it can.
 
-    `pack` and `unpack` translate a candidate to the content of the node and back; `unpack` may
-    raise MetadataFormatError: the election then waits for a readable content.
+    `codec` reads and writes the content of the node; while it cannot be read, the election waits.
     """
 
     def __init__(
         self,
         store: MetadataStore,
         path: str,
+        codec: Codec[Candidate],
         candidate: Candidate,
         rng: Random,
-        *,
-        pack: Callable[[Candidate], bytes],
-        unpack: Callable[[bytes], Candidate],
     ) -> None:
         self._store = store
         self._path = path
         self._candidate = candidate
         self._rng = rng
-        self._content = pack(candidate)
-        self._unpack = unpack
+        self._codec = codec
+        self._content = codec.pack(path, candidate)
         self._incarnation = rng.randbytes(INCARNATION_BYTES)
         self._elected: Candidate | None = None
         self._held_session_id: int | None = None
@@ -143,9 +139,9 @@ class Election(Generic[Candidate]):
             return False
         held = unpack_held(self._path, stored.value)
         if held.incarnation != self._incarnation:
-            self._note(self._unpack(held.content), None)
+            self._note(self._codec.unpack(self._path, held.content), None)
             return True
-        if held.session_id == self._store.session_id & _INT64_MAX:
+        if held.session_id == self._store.session_id & INT64_MAX:
             self._note(self._candidate, self._store.session_id)
             return True
         # The node is from an earlier session of this process: it is about to vanish.

@@ -2,9 +2,6 @@
 
 Leaves the content of the node to its owner (`registrar.py`, `broker_registry.py`).
 
-Format: the node's value is a msgpack array [1, incarnation bin of 16 bytes, session id int, content
-bin].
-
 Invariants: a node with another incarnation is removed or overwritten only if the caller knows that
 this incarnation is dead; a node from an earlier session of this process is replaced, because it is
 about to vanish.
@@ -15,8 +12,7 @@ Source: protocol rules 2.1 and 9.2.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -24,7 +20,6 @@ from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
-    MetadataFormatError,
     NameHeldError,
     NodeExistsError,
     NodeNotFoundError,
@@ -32,14 +27,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    bytes_of,
-    int_of,
-    pack_checked,
-    unpack_versioned,
-)
+from metadata.records import INT64_MAX, Count, codec_of
 from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored, find
 
 INCARNATION_BYTES: Final = 16
@@ -48,34 +36,29 @@ HELD_POLL_S: Final = 0.2
 REMOVE_S_MAX: Final = 5.0
 """Maximum time to remove the node at the end; a service that is away must not delay a stop."""
 
-_FORMAT_VERSION: Final = 1
-_INT64_MAX: Final = 2**63 - 1
-
 
 @dataclass(frozen=True, slots=True)
 class HeldNode:
     """Value of an ephemeral node: the incarnation and session that hold it, and its content."""
 
     incarnation: bytes
-    session_id: int
+    session_id: Count
     content: bytes
 
 
+HELD_CODEC: Final = codec_of(HeldNode)
+
+
 def pack_held(held: HeldNode) -> bytes:
-    """Return the stored form."""
-    session_id = held.session_id & _INT64_MAX
-    what = "an ephemeral node"
-    fields: list[Packed] = [_FORMAT_VERSION, held.incarnation, session_id, held.content]
-    return pack_checked(what, fields, partial(unpack_held, what))
+    """Return the stored form; it holds the lower 63 bits of the session's id."""
+    return HELD_CODEC.pack(
+        "an ephemeral node", replace(held, session_id=held.session_id & INT64_MAX)
+    )
 
 
 def unpack_held(path: str, value: bytes) -> HeldNode:
     """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, 4)
-    try:
-        return HeldNode(bytes_of(fields[1]), int_of(fields[2], 0, _INT64_MAX), bytes_of(fields[3]))
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error
+    return HELD_CODEC.unpack(path, value)
 
 
 class EphemeralKeeper:
@@ -221,7 +204,7 @@ class EphemeralKeeper:
 
     def _is_live_ours(self, stored: Stored) -> bool:
         held = unpack_held(self._path, stored.value)
-        session_id = self._store.session_id & _INT64_MAX
+        session_id = self._store.session_id & INT64_MAX
         return held.incarnation == self.incarnation and held.session_id == session_id
 
     async def _remove_old(self, value: bytes, version: Version) -> None:

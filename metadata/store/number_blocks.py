@@ -3,8 +3,6 @@
 Leaves the meaning of the numbers to its owners: `ledger_ids.py`, producer ids and
 `replica_numbers.py`.
 
-Format: the node's value is a msgpack array [1, first number that is in no block yet].
-
 Invariants: a block of numbers is allocated by compare-and-set, so it has one owner; a block whose
 allocation has an unknown outcome is not used: numbers are unique, not dense.
 
@@ -12,7 +10,6 @@ Source: metadata design, "Ids"; protocol rule 1.2; Kafka's KIP-98 of producers' 
 """
 
 import asyncio
-from functools import partial
 from random import Random
 from typing import Final
 
@@ -24,14 +21,15 @@ from metadata.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
-from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
+from metadata.records import codec_of_one, whole
 from metadata.store.interface import MetadataStore, find
 
 BLOCK_NUMBERS: Final = 1_000
 NUMBER_MAX: Final = 2**63 - 2
 ATTEMPTS_MAX: Final = 100
 
-_FORMAT_VERSION: Final = 1
+NUMBERS_CODEC: Final = codec_of_one("first_free", whole(0, NUMBER_MAX + 1))
+"""Codec of the first number that is in no block yet."""
 
 
 class NumberBlocks:
@@ -101,17 +99,14 @@ class NumberBlocks:
 
 def pack_block(path: str, first_free: int) -> bytes:
     """Return a node's value; `first_free` is the first number that is in no block yet."""
-    unpack = partial(unpack_block, path, first=0)
-    return pack_checked(path, [_FORMAT_VERSION, first_free], unpack)
+    return NUMBERS_CODEC.pack(path, first_free)
 
 
 def unpack_block(path: str, value: bytes, first: int) -> int:
-    """Return the first number that is in no block yet; it is never below `first`.
-
-    Raises MetadataFormatError if the value has another format.
+    """Return the first number that is in no block yet. Raises MetadataFormatError for another
+    format, and for a number below `first`.
     """
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
-    try:
-        return int_of(fields[1], first, NUMBER_MAX + 1)
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error
+    number = NUMBERS_CODEC.unpack(path, value)
+    if number < first:
+        raise MetadataFormatError(path, f"{number} is below {first}")
+    return number

@@ -8,14 +8,6 @@ A segment is one ledger of the partition. A segment's offsets run from `base_off
 are in chunks, numbered from 0. The record's chunks are `first_chunk` to below `next_chunk`. The
 first `skipped` segments of the first chunk no longer belong to the partition.
 
-Format, versioned msgpack arrays:
-
-    record   [1, leader epoch int, log start offset int, [[epoch int, start offset int]],
-             [segment], first chunk int, next chunk int, skipped int, token bin of 16 bytes]
-    chunk    [1, [segment]]
-    segment  [ledger id int, base offset int, epoch int, created int in ms, end offset int or nil,
-             bytes int or nil, max timestamp int in ms or nil]
-
 Invariants: the leader epoch, the epochs and the base offsets only grow along the list; segments in
 chunks have ended and are older than those in the record; the stored form stays below 200 KB.
 
@@ -24,22 +16,21 @@ Source: topics design, "The mapping"; Kafka's KIP-101 and KIP-320; protocol rule
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
-from metadata.errors import MetadataFormatError, StaleLeaderEpochError
-from metadata.ids import LEDGER_ID_MAX, UPDATE_TOKEN_BYTES, LedgerId, UpdateToken
-from metadata.msgpack_fields import (
-    FieldError,
-    Packed,
-    array_of,
-    bytes_of,
-    int_of,
-    optional_int_of,
-    pack_checked,
-    unpack_versioned,
+from metadata.errors import StaleLeaderEpochError
+from metadata.ids import LedgerId, UpdateToken
+from metadata.records import (
+    Bytes,
+    Count,
+    Ms,
+    array,
+    codec_of,
+    codec_of_one,
+    row_of,
+    whole,
 )
-from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, TopicId
+from metadata.topics.topic import NO_EPOCH, NO_TOKEN, LastEpoch, LeaderEpoch, TopicId
 
 SEGMENTS_IN_RECORD_MAX: Final = 1_000
 SEGMENTS_PER_CHUNK: Final = 500
@@ -49,12 +40,7 @@ CHUNK_NUMBER_MAX: Final = 10**7 - 1
 NO_TIMESTAMP: Final = -1
 """Timestamp of a record without one."""
 
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 9
-_CHUNK_FIELD_COUNT: Final = 2
-_SEGMENT_FIELD_COUNT: Final = 7
-_EPOCH_FIELD_COUNT: Final = 2
-_INT64_MAX: Final = 2**63 - 1
+_Chunk = Annotated[int, whole(0, CHUNK_NUMBER_MAX)]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,8 +55,8 @@ class PartitionKey:
 class EpochStart:
     """Offset of the first record of a leader epoch, or of the next record if the epoch has none."""
 
-    epoch: int
-    start_offset: int
+    epoch: LeaderEpoch
+    start_offset: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +66,12 @@ class PartitionSegment:
     """
 
     ledger_id: LedgerId
-    base_offset: int
-    epoch: int
-    created_ms: int
-    end_offset: int | None = None
-    bytes: int | None = None
-    max_timestamp_ms: int | None = None
+    base_offset: Count
+    epoch: LeaderEpoch
+    created_ms: Ms
+    end_offset: Count | None = None
+    bytes: Bytes | None = None
+    max_timestamp_ms: Annotated[int, whole(NO_TIMESTAMP, unit="ms")] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -97,20 +83,28 @@ class PartitionSegment:
         return self.end_offset is not None and self.end_offset <= offset
 
 
+def _check_segment(segment: PartitionSegment) -> None:
+    if segment.end_offset is not None and segment.end_offset < segment.base_offset:
+        raise ValueError(f"a segment from {segment.base_offset} ends at {segment.end_offset}")
+
+
+_SEGMENTS: Final = array(row_of(PartitionSegment, _check_segment))
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
     """One partition's list of ledgers, as the cluster agreed on it. Change it only through its
     methods.
     """
 
-    leader_epoch: int = NO_EPOCH
+    leader_epoch: LastEpoch = NO_EPOCH
     """Epoch of the last leader that claimed the partition; NO_EPOCH if none has."""
-    log_start_offset: int = 0
+    log_start_offset: Count = 0
     epochs: tuple[EpochStart, ...] = ()
-    segments: tuple[PartitionSegment, ...] = ()
-    first_chunk: int = 0
-    next_chunk: int = 0
-    skipped: int = 0
+    segments: Annotated[tuple[PartitionSegment, ...], _SEGMENTS] = ()
+    first_chunk: _Chunk = 0
+    next_chunk: _Chunk = 0
+    skipped: Annotated[int, whole(0, SEGMENTS_PER_CHUNK)] = 0
     token: UpdateToken = NO_TOKEN
 
     @property
@@ -242,58 +236,13 @@ class PartitionRecord:
         raise AssertionError(f"ledger {ledger_id} is in the record")
 
 
-def pack_partition(what: str, record: PartitionRecord) -> bytes:
-    """Return the stored form of a record."""
-    epochs: list[Packed] = [[each.epoch, each.start_offset] for each in record.epochs]
-    return pack_checked(
-        what,
-        [
-            _FORMAT_VERSION,
-            record.leader_epoch,
-            record.log_start_offset,
-            epochs,
-            _packed_segments(record.segments),
-            record.first_chunk,
-            record.next_chunk,
-            record.skipped,
-            record.token,
-        ],
-        partial(unpack_partition, what),
-    )
+def _check_chunks(record: PartitionRecord) -> None:
+    if record.first_chunk > record.next_chunk:
+        raise ValueError(f"chunk {record.first_chunk} is not below {record.next_chunk}")
 
 
-def unpack_partition(what: str, value: bytes) -> PartitionRecord:
-    """Read the stored form of a record. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        next_chunk = int_of(fields[6], 0, CHUNK_NUMBER_MAX)
-        return PartitionRecord(
-            leader_epoch=int_of(fields[1], NO_EPOCH, LEADER_EPOCH_MAX),
-            log_start_offset=int_of(fields[2], 0, _INT64_MAX),
-            epochs=tuple(_epoch_start_of(each) for each in array_of(fields[3])),
-            segments=tuple(_segment_of(each) for each in array_of(fields[4])),
-            first_chunk=int_of(fields[5], 0, next_chunk),
-            next_chunk=next_chunk,
-            skipped=int_of(fields[7], 0, SEGMENTS_PER_CHUNK),
-            token=UpdateToken(bytes_of(fields[8], UPDATE_TOKEN_BYTES)),
-        )
-    except FieldError as error:
-        raise MetadataFormatError(what, str(error)) from error
-
-
-def pack_chunk(what: str, segments: Sequence[PartitionSegment]) -> bytes:
-    """Return the stored form of a chunk."""
-    fields: list[Packed] = [_FORMAT_VERSION, _packed_segments(segments)]
-    return pack_checked(what, fields, partial(unpack_chunk, what))
-
-
-def unpack_chunk(what: str, value: bytes) -> tuple[PartitionSegment, ...]:
-    """Read the stored form of a chunk. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _CHUNK_FIELD_COUNT)
-    try:
-        return tuple(_segment_of(each) for each in array_of(fields[1]))
-    except FieldError as error:
-        raise MetadataFormatError(what, str(error)) from error
+PARTITION_CODEC: Final = codec_of(PartitionRecord, _check_chunks)
+CHUNK_CODEC: Final = codec_of_one("segments", _SEGMENTS)
 
 
 def _ended(
@@ -311,41 +260,3 @@ def _count_below(segments: Sequence[PartitionSegment], offset: int) -> int:
         if not segment.is_below(offset):
             return count
     return len(segments)
-
-
-def _packed_segments(segments: Sequence[PartitionSegment]) -> list[Packed]:
-    return [
-        [
-            each.ledger_id,
-            each.base_offset,
-            each.epoch,
-            each.created_ms,
-            each.end_offset,
-            each.bytes,
-            each.max_timestamp_ms,
-        ]
-        for each in segments
-    ]
-
-
-def _epoch_start_of(field: Packed) -> EpochStart:
-    fields = array_of(field)
-    if len(fields) != _EPOCH_FIELD_COUNT:
-        raise FieldError(f"an epoch has {len(fields)} fields instead of 2")
-    return EpochStart(int_of(fields[0], 0, LEADER_EPOCH_MAX), int_of(fields[1], 0, _INT64_MAX))
-
-
-def _segment_of(field: Packed) -> PartitionSegment:
-    fields = array_of(field)
-    if len(fields) != _SEGMENT_FIELD_COUNT:
-        raise FieldError(f"a segment has {len(fields)} fields instead of 7")
-    base_offset = int_of(fields[1], 0, _INT64_MAX)
-    return PartitionSegment(
-        ledger_id=LedgerId(int_of(fields[0], 0, LEDGER_ID_MAX)),
-        base_offset=base_offset,
-        epoch=int_of(fields[2], 0, LEADER_EPOCH_MAX),
-        created_ms=int_of(fields[3], 0, _INT64_MAX),
-        end_offset=optional_int_of(fields[4], base_offset, _INT64_MAX),
-        bytes=optional_int_of(fields[5], 0, _INT64_MAX),
-        max_timestamp_ms=optional_int_of(fields[6], NO_TIMESTAMP, _INT64_MAX),
-    )

@@ -28,13 +28,11 @@ from metadata.store.batching import BatchingStore
 from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation, find
 from metadata.store.tree_deletion import drop, drop_tree
 from metadata.topics.partition import (
+    CHUNK_CODEC,
+    PARTITION_CODEC,
     PartitionKey,
     PartitionRecord,
     PartitionSegment,
-    pack_chunk,
-    pack_partition,
-    unpack_chunk,
-    unpack_partition,
 )
 from metadata.topics.topic import TopicId
 
@@ -74,7 +72,7 @@ class PartitionStore:
         """Read a partition, by default with a fresh read. Raises NodeNotFoundError."""
         path = partition_path(key)
         stored = await self._store.get(path, fresh=fresh, agreed=agreed)
-        return unpack_partition(path, stored.value), stored.version
+        return PARTITION_CODEC.unpack(path, stored.value), stored.version
 
     async def topic_ids(self) -> list[TopicId]:
         """Return the ids of all topics whose partitions have lists."""
@@ -127,7 +125,7 @@ class PartitionStore:
         NodeNotFoundError if the chunk was dropped.
         """
         path = partition_chunk_path(key, number)
-        return unpack_chunk(path, (await self._store.get(path)).value)
+        return CHUNK_CODEC.unpack(path, (await self._store.get(path)).value)
 
     async def segments(
         self, key: PartitionKey, record: PartitionRecord
@@ -175,7 +173,7 @@ class PartitionStore:
     async def _create(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
         path = partition_path(key)
         record = PartitionRecord(token=self._token())
-        value = pack_partition(path, record)
+        value = PARTITION_CODEC.pack(path, record)
         try:
             return record, await self._store.create(path, value, make_parents=False)
         except NodeNotFoundError:
@@ -199,10 +197,12 @@ class PartitionStore:
         path = partition_path(key)
         number = record.next_chunk
         spilled, chunk = replace(record, token=self._token()).spilled()
-        operations: list[Operation] = [CompareAndSet(path, pack_partition(path, spilled), expected)]
+        operations: list[Operation] = [
+            CompareAndSet(path, PARTITION_CODEC.pack(path, spilled), expected)
+        ]
         if chunk:
             path = partition_chunk_path(key, number)
-            operations.append(Create(path, pack_chunk(path, chunk)))
+            operations.append(Create(path, CHUNK_CODEC.pack(path, chunk)))
         return spilled, operations
 
     async def _write(self, operations: list[Operation]) -> Version:

@@ -2,8 +2,6 @@
 
 Leaves allocating the numbers to `number_blocks.py`.
 
-Format: the value of `/replicas/<bookie id>` is a msgpack array [1, number int].
-
 Invariants: a bookie keeps one number permanently, and no two bookies have the same; all numbers are
 int32 and above every broker's id.
 
@@ -12,20 +10,18 @@ Source: topics design, "The mapping" (replicas, ISR).
 
 import asyncio
 from collections.abc import Iterable
-from functools import partial
 from random import Random
 from typing import Final
 
 from metadata.backoff import Backoff
 from metadata.errors import (
-    MetadataFormatError,
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
 )
 from metadata.ids import BookieId
-from metadata.msgpack_fields import FieldError, int_of, pack_checked, unpack_versioned
 from metadata.paths import REPLICA_IDS, replica_path
+from metadata.records import codec_of_one, whole
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
 from metadata.topics.in_sync import REPLICA_ID_MAX
@@ -34,7 +30,7 @@ REPLICA_ID_FIRST: Final = 1_000_001
 MISSING_REPLICA: Final = 1_000_000
 """Number that stands for a replica that is missing: no bookie and no broker has it."""
 
-_FORMAT_VERSION: Final = 1
+REPLICA_CODEC: Final = codec_of_one("number", whole(REPLICA_ID_FIRST, REPLICA_ID_MAX))
 
 
 class ReplicaNumbers:
@@ -73,23 +69,11 @@ class ReplicaNumbers:
         backoff = Backoff(self._rng)
         while True:
             try:
-                return _number_of(path, (await self._store.get(path, fresh=True)).value)
+                return REPLICA_CODEC.unpack(path, (await self._store.get(path, fresh=True)).value)
             except NodeNotFoundError:
                 number = await self._blocks.next()
             try:
-                await self._store.create(path, _packed_number(path, number))
+                await self._store.create(path, REPLICA_CODEC.pack(path, number))
                 return number
             except (NodeExistsError, OutcomeUnknownError):
                 await asyncio.sleep(backoff.next_s())  # the stored number decides
-
-
-def _packed_number(path: str, number: int) -> bytes:
-    return pack_checked(path, [_FORMAT_VERSION, number], partial(_number_of, path))
-
-
-def _number_of(path: str, value: bytes) -> int:
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
-    try:
-        return int_of(fields[1], REPLICA_ID_FIRST, REPLICA_ID_MAX)
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error

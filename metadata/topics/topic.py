@@ -3,20 +3,6 @@
 Leaves storing it, by compare-and-set, to `metadata.topics.topic_store`, and the location of a
 partition's records to `metadata.topics.partition`.
 
-Format: a msgpack array
-
-    index  field           msgpack type
-    0      format version  int, 1
-    1      name            str
-    2      topic id        bin of 16 bytes
-    3      created         int, milliseconds since 1970
-    4      partitions      [[preferred broker int, leader int or -1, leader epoch int]]
-    5      configs         {str: str}
-    6      is internal     bool
-    7      is deleted      bool
-    8      epoch floor     int, -1 for none
-    9      token           bin of 16 bytes
-
 Invariants: leader epochs of a name only grow, even from a deleted topic to the next one with its
 name; partitions are never removed from a topic that is not deleted; a topic's stored form stays
 below 300 KB.
@@ -27,30 +13,17 @@ Source: topics design, "The mapping"; Kafka's KIP-101, KIP-320 and KIP-516.
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
-from typing import Final, NewType
+from typing import Annotated, Final, NewType
 
 from metadata.errors import (
     InvalidTopicNameError,
-    MetadataFormatError,
     TooManyPartitionsError,
     ValueTooLargeError,
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken
-from metadata.msgpack_fields import (
-    ITEMS_MAX,
-    FieldError,
-    Packed,
-    array_of,
-    bool_of,
-    bytes_of,
-    int_of,
-    map_of,
-    pack_checked,
-    text_of,
-    unpack_versioned,
-)
+from metadata.msgpack_fields import ITEMS_MAX, Packed, map_of, text_of
+from metadata.records import Form, Ms, codec_of, sized, whole
 
 TopicId = NewType("TopicId", bytes)
 """16 random bytes that identify a topic permanently, even after another topic gets its name."""
@@ -67,20 +40,28 @@ NO_EPOCH: Final = -1
 NO_TOKEN: Final = UpdateToken(bytes(UPDATE_TOKEN_BYTES))
 """Token of a value that was never stored."""
 
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 10
-_LEADERSHIP_FIELD_COUNT: Final = 3
-_INT64_MAX: Final = 2**63 - 1
 _NAME_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
+
+StoredTopicId = Annotated[TopicId, sized(TOPIC_ID_BYTES)]
+BrokerNumber = Annotated[int, whole(0, BROKER_ID_MAX)]
+LeaderEpoch = Annotated[int, whole(0, LEADER_EPOCH_MAX)]
+LastEpoch = Annotated[int, whole(NO_EPOCH, LEADER_EPOCH_MAX)]
+
+
+def _read_configs(stored: Packed) -> Mapping[str, str]:
+    return MappingProxyType({name: text_of(each) for name, each in map_of(stored).items()})
+
+
+_CONFIGS: Final = Form[Mapping[str, str]]("map of str to str", dict, _read_configs)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeadership:
     """Leader of a partition (or NO_LEADER), its leader epoch, and the preferred leader."""
 
-    preferred: int
-    leader: int
-    leader_epoch: int
+    preferred: BrokerNumber
+    leader: Annotated[int, whole(NO_LEADER, BROKER_ID_MAX)]
+    leader_epoch: LeaderEpoch
 
     def with_leader(self, leader: int) -> "PartitionLeadership":
         """Name a leader in a new epoch, even if it is the same broker."""
@@ -92,14 +73,16 @@ class TopicRecord:
     """One topic, as the cluster agreed on it. Change it only through its methods."""
 
     name: str
-    topic_id: TopicId
-    created_ms: int
+    topic_id: StoredTopicId
+    created_ms: Ms
     partitions: tuple[PartitionLeadership, ...]
-    configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    configs: Annotated[Mapping[str, str], _CONFIGS] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     is_internal: bool = False
     is_deleted: bool = False
     """Whether the topic is deleted for clients; its ledgers are being deleted or are gone."""
-    epoch_floor: int = NO_EPOCH
+    epoch_floor: LastEpoch = NO_EPOCH
     """Last leader epoch of earlier topics with this name; the first epochs are above it."""
     token: UpdateToken = NO_TOKEN
 
@@ -197,58 +180,12 @@ def check_topic_name(name: str) -> str:
     return name
 
 
+TOPIC_CODEC: Final = codec_of(TopicRecord)
+
+
 def pack_topic(what: str, record: TopicRecord) -> bytes:
     """Return the stored form. Raises ValueTooLargeError for configs over CONFIG_BYTES_MAX."""
     size = sum(len(name) + len(value) for name, value in record.configs.items())
     if size > CONFIG_BYTES_MAX:
         raise ValueTooLargeError(what, size, CONFIG_BYTES_MAX)
-    partitions: list[Packed] = [
-        [each.preferred, each.leader, each.leader_epoch] for each in record.partitions
-    ]
-    return pack_checked(
-        what,
-        [
-            _FORMAT_VERSION,
-            record.name,
-            record.topic_id,
-            record.created_ms,
-            partitions,
-            dict(record.configs),
-            record.is_internal,
-            record.is_deleted,
-            record.epoch_floor,
-            record.token,
-        ],
-        partial(unpack_topic, what),
-    )
-
-
-def unpack_topic(what: str, value: bytes) -> TopicRecord:
-    """Read a stored form. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        configs = {name: text_of(each) for name, each in map_of(fields[5]).items()}
-        return TopicRecord(
-            name=text_of(fields[1]),
-            topic_id=TopicId(bytes_of(fields[2], TOPIC_ID_BYTES)),
-            created_ms=int_of(fields[3], 0, _INT64_MAX),
-            partitions=tuple(_leadership_of(each) for each in array_of(fields[4])),
-            configs=MappingProxyType(configs),
-            is_internal=bool_of(fields[6]),
-            is_deleted=bool_of(fields[7]),
-            epoch_floor=int_of(fields[8], NO_EPOCH, LEADER_EPOCH_MAX),
-            token=UpdateToken(bytes_of(fields[9], UPDATE_TOKEN_BYTES)),
-        )
-    except FieldError as error:
-        raise MetadataFormatError(what, str(error)) from error
-
-
-def _leadership_of(field_value: Packed) -> PartitionLeadership:
-    fields = array_of(field_value)
-    if len(fields) != _LEADERSHIP_FIELD_COUNT:
-        raise FieldError(f"a partition has {len(fields)} fields instead of 3")
-    return PartitionLeadership(
-        preferred=int_of(fields[0], 0, BROKER_ID_MAX),
-        leader=int_of(fields[1], NO_LEADER, BROKER_ID_MAX),
-        leader_epoch=int_of(fields[2], 0, LEADER_EPOCH_MAX),
-    )
+    return TOPIC_CODEC.pack(what, record)

@@ -4,8 +4,8 @@ equivalent, because metrics cannot distinguish them.
 Leaves creating the topics to `metadata.topics.topic_store`, in one multi with the operations from
 here.
 
-Format: the value of `/topic-names/<name with _ for .>` is a msgpack array [1, name str]: the topic
-that holds all equivalent names. Names without either character need no node.
+The node of all equivalent names holds the name of the one topic that has it. Names without either
+character need no node.
 
 Invariants: at most one topic with equivalent names exists; creating a topic changes the node, so
 that one of two concurrent creations fails; a deleted topic holds its name until another topic takes
@@ -15,16 +15,14 @@ Source: Kafka's rule for names that collide in metrics.
 """
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final
 
-from metadata.errors import MetadataFormatError, TopicNameHeldError
-from metadata.msgpack_fields import FieldError, pack_checked, text_of, unpack_versioned
+from metadata.errors import TopicNameHeldError
 from metadata.paths import topic_name_path
+from metadata.records import TEXT, codec_of_one
 from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation, find
 
-_FORMAT_VERSION: Final = 1
-_FIELD_COUNT: Final = 2
+TOPIC_NAME_CODEC: Final = codec_of_one("name", TEXT)
 
 
 class TopicNames:
@@ -41,11 +39,11 @@ class TopicNames:
         if "_" not in alike(name):
             return []
         path = topic_name_path(alike(name))
-        value = pack_checked(path, [_FORMAT_VERSION, name], partial(_name_in, path))
+        value = TOPIC_NAME_CODEC.pack(path, name)
         held = await find(self._store, path)
         if held is None:
             return [Create(path, value)]
-        holder = _name_in(path, held.value)
+        holder = TOPIC_NAME_CODEC.unpack(path, held.value)
         if holder != name and await self._is_there(holder):
             raise TopicNameHeldError(name, holder)
         return [CompareAndSet(path, value, held.version)]
@@ -54,11 +52,3 @@ class TopicNames:
 def alike(name: str) -> str:
     """Return a topic's name in metrics, which is the same for all equivalent names."""
     return name.replace(".", "_")
-
-
-def _name_in(path: str, value: bytes) -> str:
-    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
-    try:
-        return text_of(fields[1])
-    except FieldError as error:
-        raise MetadataFormatError(path, str(error)) from error

@@ -40,13 +40,7 @@ from metadata.store.interface import (
     WatchCallback,
     find,
 )
-from metadata.topics.topic import (
-    TopicId,
-    TopicRecord,
-    check_topic_name,
-    pack_topic,
-    unpack_topic,
-)
+from metadata.topics.topic import TOPIC_CODEC, TopicId, TopicRecord, check_topic_name, pack_topic
 from metadata.topics.topic_names import TopicNames
 
 CHANGES_AT_ONCE_MAX: Final = 1_000
@@ -255,7 +249,7 @@ class TopicStore:
         stored = await find(self._store, path, fresh=fresh)
         if stored is None:
             raise TopicNotFoundError(name)
-        return unpack_topic(path, stored.value), stored.version
+        return TOPIC_CODEC.unpack(path, stored.value), stored.version
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

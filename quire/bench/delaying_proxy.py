@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from metadata.cancelling import cancel_and_wait
 from metadata.paths import BOOKIES
-from metadata.registry.registration import pack_registration, unpack_registration
+from metadata.registry.registration import REGISTRATION_CODEC
 from metadata.store.ephemeral import pack_held, unpack_held
 from metadata.store.interface import Stored
 from metadata.store.uri import parse_zookeeper_uri
@@ -129,10 +129,12 @@ def redirected(path: str, stored: Stored, redirects: Mapping[str, str]) -> Store
     if not path.startswith(f"{BOOKIES}/"):
         return stored
     held = unpack_held(path, stored.value)
-    registration = unpack_registration(held.content, path)
+    registration = REGISTRATION_CODEC.unpack(path, held.content)
     other = redirects.get(f"{registration.host}:{registration.port}")
     if other is None:
         return stored
     host, _, port = other.rpartition(":")
-    content = pack_registration(replace(registration, host=host, port=int(port)))
+    content = REGISTRATION_CODEC.pack(
+        "a registration", replace(registration, host=host, port=int(port))
+    )
     return replace(stored, value=pack_held(replace(held, content=content)))

@@ -10,23 +10,10 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from metadata.errors import MetadataFormatError
-from metadata.ids import NO_ENTRY, BookieId, EntryId
+from metadata.ids import NO_ENTRY, EntryId
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
-from metadata.ledgers.deletion_feed import deleted_ms
-from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from metadata.msgpack_fields import pack
-from metadata.paths import LEDGER_IDS
 from metadata.records import Codec
-from metadata.registry.cluster import _instance_of
-from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
-from metadata.registry.registration import (
-    BookieRegistration,
-    pack_registration,
-    unpack_registration,
-)
-from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
-from metadata.store.number_blocks import pack_block, unpack_block
 from quire.errors import DamagedFileError
 from quire.operate.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
 from tests.fuzz.findings import Check, require
@@ -40,7 +27,6 @@ Value = TypeVar("Value")
 EXPORT_HEADER: Final = FileHeader(
     *(7, "closed", 3, 3, 2, "crc32c"), {"app": "orders", "key": b"\xff"}, None, None
 )
-_INT64_MAX: Final = 2**63 - 1
 
 
 def codec_check(encode: Callable[[Value], bytes], decode: Callable[[bytes], Value]) -> Check:
@@ -92,27 +78,6 @@ def _closed(ledger: LedgerMetadata) -> LedgerMetadata:
     )
 
 
-def sample_registrations() -> tuple[bytes, ...]:
-    """Return registrations of live bookies."""
-    plain = BookieRegistration(BookieId("bookie-a"), "10.0.0.1", 4181)
-    full = BookieRegistration(
-        BookieId("bookie-b"),
-        "host.example",
-        65_535,
-        tls=True,
-        admin_url="http://host.example:8080",
-        location="/eu/r1/h2",
-        capacity_bytes=2**40,
-        free_bytes=2**39,
-        weight=0.5,
-        writable=False,
-        build="1.2.3",
-        wire_versions=(1, 3),
-        features=("a", "b"),
-    )
-    return pack_registration(plain), pack_registration(full)
-
-
 def sample_exports() -> tuple[bytes, ...]:
     """Return exported ledgers."""
     rng = Random(3)
@@ -152,9 +117,6 @@ def check_export(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
 
 def stored_targets() -> list[ParserTarget]:
     """Return the targets of this module."""
-    cookie = CookieRecord(BookieId("bookie-a"), bytes(16), 1_700_000_000_000, 3, bytes(32))
-    instance = pack("the cluster's instance", [1, bytes(range(16))])
-    held = [HeldNode(bytes(16), 9, b"content"), HeldNode(b"", _INT64_MAX, b"")]
     return [
         ParserTarget(
             "ledger_metadata",
@@ -163,36 +125,7 @@ def stored_targets() -> list[ParserTarget]:
             hostile=HOSTILE_MSGPACK,
             weight=2,
         ),
-        ParserTarget(
-            "registration",
-            codec_check(pack_registration, unpack_registration),
-            sample_registrations(),
-            hostile=HOSTILE_MSGPACK,
-        ),
-        ParserTarget(
-            "cookie_record",
-            codec_check(pack_cookie, lambda value: unpack_cookie("path", value)),
-            (pack_cookie(cookie),),
-            hostile=HOSTILE_MSGPACK,
-            weight=0.5,
-        ),
-        ParserTarget(
-            "held_node",
-            codec_check(pack_held, lambda value: unpack_held("path", value)),
-            tuple(map(pack_held, held)),
-            weight=0.5,
-        ),
         *_record_targets(),
-        ParserTarget(
-            "small_values",
-            _check_small_values,
-            (
-                instance,
-                pack_block(LEDGER_IDS, 41),
-                pack("a deleted ledger", [1, 1_700_000_000_000]),
-            ),
-            weight=0.5,
-        ),
         ParserTarget(
             "export_file",
             check_export,
@@ -221,22 +154,6 @@ def _record_target(name: str, codec: Codec[Any]) -> ParserTarget:
     )
     target = name.removesuffix("_CODEC").lower()
     return ParserTarget(target, check, (seed,), hostile=HOSTILE_MSGPACK, weight=0.3)
-
-
-def _check_small_values(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
-    """Read values that are one number or one token."""
-    accepted = False
-    for decode in (
-        _instance_of,
-        lambda value: unpack_block(LEDGER_IDS, value, FIRST_ID),
-        lambda value: deleted_ms("path", value),
-    ):
-        try:
-            decode(data)
-        except MetadataFormatError:
-            continue
-        accepted = True
-    return accepted
 
 
 def _nested_header() -> bytes:

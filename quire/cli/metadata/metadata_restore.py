@@ -17,13 +17,13 @@ from metadata.errors import MetadataFormatError
 from metadata.ids import Version
 from metadata.ledgers.codec import decode_ledger_metadata
 from metadata.paths import COOKIES, INSTANCE, LEDGERS, TOPICS
-from metadata.registry.cookies import unpack_cookie
+from metadata.registry.cookies import COOKIE_CODEC
 from metadata.restore.dump_contents import DumpedNode, read_contents
 from metadata.restore.dump_file import LINE_BYTES_MAX, DumpReader, DumpWriter
 from metadata.restore.restore_record import accept_restore
 from metadata.restore.restoring import CheckedDump, Restorer, check_dump
 from metadata.store.zookeeper.store import open_store
-from metadata.topics.topic import unpack_topic
+from metadata.topics.topic import TOPIC_CODEC
 from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
 from quire.cli.progress import Progress
@@ -107,12 +107,12 @@ def _shown(node: DumpedNode) -> dict[str, Json]:
     if path == INSTANCE:
         return {"kind": "instance"}
     if path.startswith(f"{COOKIES}/"):
-        cookie = unpack_cookie(path, value)
+        cookie = COOKIE_CODEC.unpack(path, value)
         starts = cookie.starts_at(Version(node.version))
         row: dict[str, Json] = {"id": cookie.bookie_id, "created_ms": cookie.created_ms}
         return {"kind": "cookie", **row, "starts": starts}
     if path.startswith(f"{TOPICS}/"):
-        topic = unpack_topic(path, value)
+        topic = TOPIC_CODEC.unpack(path, value)
         return {"kind": "topic", "name": topic.name, "partition_count": len(topic.partitions)}
     if path.startswith(f"{LEDGERS}/") and value:
         return {"kind": "ledger", **metadata_as_json(decode_ledger_metadata(value, path))}

@@ -19,15 +19,15 @@ from typing import Final
 
 from metadata.errors import InvalidChainNameError, MetadataFormatError, NodeNotFoundError
 from metadata.ledgers.chain import (
+    APPLIED_CODEC,
+    HEAD_CODEC,
+    LINK_CODEC,
     ChainHead,
     ChainLink,
     check_chain_name,
-    unpack_applied,
-    unpack_head,
-    unpack_link,
 )
-from metadata.ledgers.chain_creation import unpack_creation_token
-from metadata.ledgers.chain_owner import pack_chain_owner, unpack_chain_owner
+from metadata.ledgers.chain_creation import CREATION_CODEC
+from metadata.ledgers.chain_owner import OWNER_CODEC
 from metadata.paths import (
     LINK_LEVEL_DIGITS,
     chain_application_path,
@@ -117,7 +117,7 @@ def _decide_creation(
     path, creation_path = chain_path(name), chain_creation_path(name)
     token = next(
         (
-            unpack_creation_token(creation_path, each.value)
+            CREATION_CODEC.unpack(creation_path, each.value)
             for each in operations
             if isinstance(each, Create) and each.path == creation_path
         ),
@@ -128,11 +128,13 @@ def _decide_creation(
         return refused
     life_path = chain_life_path(name, token)
     match operation:
-        case Create(each, value, _) if each == path and is_first_head(unpack_head(path, value)):
+        case Create(each, value, _) if each == path and is_first_head(
+            HEAD_CODEC.unpack(path, value)
+        ):
             if not any(isinstance(one, Create) and one.path == life_path for one in operations):
                 return refused
             owner_path = chain_owner_path(name)
-            owner = pack_chain_owner(owner_path, subject.principal)
+            owner = OWNER_CODEC.pack(owner_path, subject.principal)
             return Allowed(added=(Create(owner_path, owner),))
         case Create(each, _, _) if each == creation_path:
             return ALLOWED
@@ -150,14 +152,14 @@ def _existing(subject: Subject, name: str, known: Known) -> _Chain | Impossible:
     stored, owned = known.values.get(path), known.values.get(owner_path)
     if stored is None:
         return Impossible(NodeNotFoundError(path))
-    owner = "" if owned is None else unpack_chain_owner(owner_path, owned.value)
+    owner = "" if owned is None else OWNER_CODEC.unpack(owner_path, owned.value)
     rights = chain_rights_of(subject.principal, subject.granted, name, owner)
     creation_path = chain_creation_path(name)
     life = tuple(
         Check(f"{creation_path}/{each}", FIRST_VERSION)
         for each in known.names.get(creation_path, ())
     )
-    return _Chain(name, unpack_head(path, stored.value), stored, rights, life)
+    return _Chain(name, HEAD_CODEC.unpack(path, stored.value), stored, rights, life)
 
 
 def _decide_part(
@@ -195,7 +197,7 @@ def _decide_head(
         )
         assert isinstance(found, Impossible), "the version differs"
         return found
-    new = unpack_head(operation.path, operation.value)
+    new = HEAD_CODEC.unpack(operation.path, operation.value)
     needed = head_right(chain.head, new)
     if needed is None:
         return no_rule(subject, operation.path, "change the head of a chain so")
@@ -228,7 +230,7 @@ def _decide_applied(
     if publication is None or not isinstance(operation, Create | CompareAndSet):
         return refused
     link = publication[1]
-    applied = unpack_applied(path, operation.value)
+    applied = APPLIED_CODEC.unpack(path, operation.value)
     fits = (
         path == chain_application_path(chain.name, link.application)
         and (applied.application, applied.batch) == (link.application, link.batch)
@@ -238,7 +240,7 @@ def _decide_applied(
         stored = at_version(known, path, operation.expected)
         if isinstance(stored, Impossible):
             return stored
-        fits = unpack_applied(path, stored.value).batch < applied.batch
+        fits = APPLIED_CODEC.unpack(path, stored.value).batch < applied.batch
     return _with(subject, chain, path, LedgerRight.APPEND) if fits else refused
 
 
@@ -282,7 +284,10 @@ def _publication(chain: _Chain, operations: Sequence[Operation]) -> tuple[Create
     levels = links[0].path.removeprefix(above).split("/")
     if not _are_levels(levels) or len(levels) != len(LINK_LEVEL_DIGITS):
         return None
-    link, head = unpack_link(links[0].path, links[0].value), unpack_head(path, heads[0].value)
+    link, head = (
+        LINK_CODEC.unpack(links[0].path, links[0].value),
+        HEAD_CODEC.unpack(path, heads[0].value),
+    )
     fits = fits_link(chain.head, head, int("".join(levels)), link)
     return (links[0], link) if fits else None
 

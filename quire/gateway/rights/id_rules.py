@@ -15,7 +15,7 @@ from typing import Final
 
 from metadata.errors import MetadataFormatError
 from metadata.ids import LedgerId, is_ledger_id
-from metadata.ledgers.deletion_feed import deleted_ms
+from metadata.ledgers.deletion_feed import DELETION_CODEC
 from metadata.ledgers.ledger_ids import BLOCK_IDS, FIRST_ID
 from metadata.paths import (
     CHOSEN_ID_SHARDS,
@@ -154,7 +154,7 @@ def _creates(operations: Sequence[Operation], path: str) -> bool:
 
 def _is_deletion(path: str, value: bytes) -> bool:
     try:
-        deleted_ms(path, value)
+        DELETION_CODEC.unpack(path, value)
     except MetadataFormatError:
         return False
     return True

@@ -28,7 +28,7 @@ from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, LedgerId, UpdateToken, Ve
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import bookie_path
-from metadata.registry.registration import unpack_registration
+from metadata.registry.registration import REGISTRATION_CODEC
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.ephemeral import unpack_held
@@ -87,7 +87,7 @@ class LossParts:
                 continue
             with contextlib.suppress(MetadataFormatError):  # of a later release: it is up
                 held = unpack_held(path, stored.value).content
-                if unpack_registration(held, path).is_in_limbo:
+                if REGISTRATION_CODEC.unpack(path, held).is_in_limbo:
                     continue
             up.append(bookie_id)
         return frozenset(up)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from metadata.ids import BookieId
 from metadata.paths import BOOKIES, bookie_path
-from metadata.registry.registration import unpack_registration
+from metadata.registry.registration import REGISTRATION_CODEC
 from metadata.store.ephemeral import unpack_held
 from metadata.store.memory import MemoryMetadataServer
 from metadata.store.memory_tree import NodeChange
@@ -118,4 +118,4 @@ class BookieStates:
         assert bookie.bookie_id is not None
         path = bookie_path(BookieId(bookie.bookie_id))
         held = unpack_held(path, self._server.tree.get(path).value)
-        return unpack_registration(held.content, path).writable
+        return REGISTRATION_CODEC.unpack(path, held.content).writable

@@ -6,7 +6,7 @@ from typing import Final
 from typing_extensions import override
 
 from metadata.errors import NodeNotFoundError
-from metadata.ledgers.chain import ChainHead, ChainLink, unpack_head, unpack_link
+from metadata.ledgers.chain import HEAD_CODEC, LINK_CODEC, ChainHead, ChainLink
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import (
     CHAINS,
@@ -140,7 +140,7 @@ class ChainChecker(Checker):
 
     def _on_head(self, name: str, change: NodeChange) -> None:
         path, value = chain_path(name), self._read(chain_path(name))
-        now = None if value is None else unpack_head(path, value)
+        now = None if value is None else HEAD_CODEC.unpack(path, value)
         life = self.lives.current(name)
         at_s = self.model.loop.now_s
         self.model.note("chain", f"{name} {now}")
@@ -196,7 +196,7 @@ class ChainChecker(Checker):
         if value is None:
             self.report(f"{where} is counted, and not stored")
             return
-        link = unpack_link(path, value)
+        link = LINK_CODEC.unpack(path, value)
         life.links[index] = link
         if life.deleted_s is not None:
             self.report(f"{where} was published in a deleted chain")
@@ -238,4 +238,4 @@ class ChainChecker(Checker):
     def _is_counted(self, name: str, index: int) -> bool:
         """Return whether the head that is stored now counts a link as its last one."""
         value = self._read(chain_path(name))
-        return value is not None and unpack_head("", value).next_index == index + 1
+        return value is not None and HEAD_CODEC.unpack("", value).next_index == index + 1

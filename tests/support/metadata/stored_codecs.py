@@ -27,6 +27,8 @@ from metadata.security.ledger_grants import GrantRecord, grants_of
 from metadata.security.ledger_roles import LedgerGrant, LedgerRole, parse_resource
 from metadata.security.quotas import QuotaEntity, QuotaKey, QuotaValues, entity_of
 from metadata.security.rights_record import NodeRights
+from metadata.topics.partition import PartitionSegment
+from metadata.topics.topic import TopicId
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 
 _SAMPLES: Final[Mapping[Any, object]] = {
@@ -45,6 +47,9 @@ _SAMPLES: Final[Mapping[Any, object]] = {
     GrantRecord: grants_of(
         "User:alice", [LedgerGrant(LedgerRole.READER, parse_resource("ledger:7"))]
     ),
+    TopicId: TopicId(bytes(16)),
+    Mapping[str, str]: {"name": "value"},
+    tuple[int, int]: (1, 2),
     NodeRights: NodeRights(("x509:CN=a",), ("x509:CN=b",)),
 }
 _OTHERS: Final[tuple[object, ...]] = (
@@ -61,6 +66,7 @@ _OTHERS: Final[tuple[object, ...]] = (
         ),
     ),
     (AuditRecord(5, "who", "host", "act", "arguments", "result"),),
+    (PartitionSegment(LedgerId(7), 0, 1, 5, 9, 100, 6),),
     {},
 )
 """Values of single fields whose types do not say enough."""

@@ -18,7 +18,7 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import bookie_path
 from metadata.registry.cluster import ensure_cluster
 from metadata.registry.cookies import CookieRecord, CookieStore
-from metadata.registry.registration import BookieRegistration, pack_registration
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.ephemeral import HeldNode, pack_held
@@ -75,7 +75,9 @@ class MemoryCluster:
             admin_url=admin_url,
             features=features,
         )
-        value = pack_held(HeldNode(bytes(16), 1, pack_registration(registration)))
+        value = pack_held(
+            HeldNode(bytes(16), 1, REGISTRATION_CODEC.pack("a registration", registration))
+        )
         await self.store.create(bookie_path(bookie_id), value)
 
     async def stop(self, name: str) -> None:

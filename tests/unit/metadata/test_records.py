@@ -19,61 +19,27 @@ import msgpack
 import pytest
 
 import metadata
-from metadata.brokers.broker_registration import (
-    BrokerRegistration,
-    Listener,
-    pack_broker,
-    unpack_broker,
-)
 from metadata.errors import MetadataError, MetadataFormatError
-from metadata.ids import EntryId, LedgerId, UpdateToken
-from metadata.ledgers.chain import (
-    AppliedBatch,
-    ChainHead,
-    ChainLink,
-    LinkedLedger,
-    pack_applied,
-    pack_head,
-    pack_link,
-    unpack_applied,
-    unpack_head,
-    unpack_link,
-)
-from metadata.ledgers.chain_owner import pack_chain_owner, unpack_chain_owner
+from metadata.ids import EntryId, UpdateToken
 from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.ledgers.ledger_metadata import Fragment
-from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
-from metadata.registry.positions import PositionRecord, pack_position, unpack_position
-from metadata.registry.registration import (
-    BookieRegistration,
-    pack_registration,
-    unpack_registration,
-)
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.number_blocks import pack_block, unpack_block
 from metadata.topics.in_sync import InSyncReport, pack_reports, unpack_reports
 from metadata.topics.partition import (
-    EpochStart,
     PartitionKey,
-    PartitionRecord,
-    PartitionSegment,
-    pack_chunk,
-    pack_partition,
-    unpack_chunk,
-    unpack_partition,
 )
 from metadata.topics.topic import (
+    TOPIC_CODEC,
     PartitionLeadership,
     TopicId,
     TopicRecord,
     pack_topic,
-    unpack_topic,
 )
 from tests.support.metadata.samples import A, B, C, D, open_ledger
 from tests.support.metadata.stored_codecs import given_to, sample_of, stored_codecs
 
 TOKEN: Final = UpdateToken(bytes(16))
-SEGMENT: Final = PartitionSegment(LedgerId(7), 0, 1, 5, 9, 100, 6)
 KEY: Final = PartitionKey(TopicId(bytes(16)), 0)
 ODD: Final[Mapping[type, tuple[object, ...]]] = {
     bool: (1, None),
@@ -109,45 +75,11 @@ RECORDS: Final[
         decode_ledger_metadata,
         (open_ledger(7, Fragment(EntryId(0), (A, B, C), (D,))),),
     ),
-    pack_head: (named(pack_head), named(unpack_head), (ChainHead(TOKEN, 1, 2, 3),)),
-    pack_link: (
-        named(pack_link),
-        named(unpack_link),
-        (ChainLink((LinkedLedger(LedgerId(7), 5, EntryId(3), 9),), 5, TOKEN, "app", 3),),
-    ),
-    pack_applied: (named(pack_applied), named(unpack_applied), (AppliedBatch("app", 3, 4),)),
-    pack_chain_owner: (named(pack_chain_owner), named(unpack_chain_owner), ("User:a",)),
-    pack_broker: (
-        pack_broker,
-        partial(unpack_broker, "a broker", incarnation=b""),
-        (BrokerRegistration(1, (Listener("client", "host", 9092),)),),
-    ),
-    pack_topic: (named(pack_topic), named(unpack_topic), (TOPIC,)),
-    pack_partition: (
-        named(pack_partition),
-        named(unpack_partition),
-        (PartitionRecord(1, 0, (EpochStart(1, 0),), (SEGMENT,), 1, 2, 0, TOKEN),),
-    ),
-    pack_chunk: (named(pack_chunk), named(unpack_chunk), ((SEGMENT,),)),
+    pack_topic: (named(pack_topic), named(TOPIC_CODEC.unpack), (TOPIC,)),
     pack_reports: (
         lambda reports: pack_reports("a record", reports)[0],
         named(unpack_reports),
         ({KEY: InSyncReport(1, (1, 2), (1,))},),
-    ),
-    pack_registration: (
-        pack_registration,
-        unpack_registration,
-        (BookieRegistration(A, "host", 3181, features=("tls",)),),
-    ),
-    pack_cookie: (
-        pack_cookie,
-        named(unpack_cookie),
-        (CookieRecord(A, bytes(16), 5, 3, bytes(32), starts_before=4),),
-    ),
-    pack_position: (
-        pack_position,
-        named(unpack_position),
-        (A, PositionRecord(bytes(16), 5, ("file",), "lock", 9)),
     ),
     pack_held: (pack_held, named(unpack_held), (HeldNode(bytes(16), 5, b"content"),)),
     pack_block: (named(pack_block), partial(unpack_block, "a record", first=0), (5,)),

@@ -7,13 +7,7 @@ from dataclasses import replace
 import pytest
 
 from metadata.ids import LedgerId, UpdateToken, Version
-from metadata.ledgers.chain import (
-    ChainHead,
-    ChainLink,
-    LinkedLedger,
-    pack_head,
-    pack_link,
-)
+from metadata.ledgers.chain import HEAD_CODEC, LINK_CODEC, ChainHead, ChainLink, LinkedLedger
 from metadata.ledgers.chain_store import Published
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME
 from metadata.msgpack_fields import pack
@@ -60,13 +54,14 @@ class Chains:
         self._version, self.head = 0, ChainHead(token(creation))
         stored = pack("creation", [1, token(creation)])
         self.apply(
-            Create(PATH, pack_head(PATH, self.head)), Create(chain_creation_path(NAME), stored)
+            Create(PATH, HEAD_CODEC.pack(PATH, self.head)),
+            Create(chain_creation_path(NAME), stored),
         )
 
     def change(self, head: ChainHead, *others: Operation) -> None:
         self.head, before = head, self._version
         self._version += 1
-        self.apply(CompareAndSet(PATH, pack_head(PATH, head), Version(before)), *others)
+        self.apply(CompareAndSet(PATH, HEAD_CODEC.pack(PATH, head), Version(before)), *others)
 
     def publish(self, batch: int, *, counted: int = 1) -> None:
         index = self.head.next_index
@@ -78,7 +73,7 @@ class Chains:
             for parent in parents:
                 self.apply(Create(parent, b""))
         head = replace(self.head, next_index=index + counted, token=token(9))
-        self.change(head, Create(path, pack_link(path, link)))
+        self.change(head, Create(path, LINK_CODEC.pack(path, link)))
 
     def delete(self) -> None:
         self.change(self.head.with_deletion(token(8)))

@@ -11,7 +11,7 @@ from bookie.storage.writability import Reason, reasons_of
 from bookie.wire.messages import ReadEntries, Status
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.paths import bookie_path
-from metadata.registry.registration import BookieRegistration, unpack_registration
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.ephemeral import unpack_held
@@ -47,7 +47,7 @@ class Cluster:
     async def registration(self) -> BookieRegistration:
         path = bookie_path(self.bookie_id)
         value = (await self.store.get(path, fresh=True)).value
-        return unpack_registration(unpack_held(path, value).content, path)
+        return REGISTRATION_CODEC.unpack(path, unpack_held(path, value).content)
 
     async def registered(self, *, writable: bool, reasons: list[Reason]) -> None:
         """Wait until the registration shows this."""

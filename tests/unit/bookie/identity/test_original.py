@@ -12,7 +12,7 @@ from bookie.identity import original
 from bookie.identity.original import OriginalCheck, registration_wait_s
 from metadata.paths import bookie_path
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
-from metadata.registry.registration import BookieRegistration, pack_registration
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
@@ -30,7 +30,7 @@ class Registered:
         self.other = MemoryMetadataStore(server)
 
     async def register(self, address: tuple[str, int]) -> None:
-        content = pack_registration(BookieRegistration(BOOKIE, *address))
+        content = REGISTRATION_CODEC.pack("a registration", BookieRegistration(BOOKIE, *address))
         value = pack_held(HeldNode(RUN, 1, content))
         await self.other.create(bookie_path(BOOKIE), value, ephemeral=True)
 

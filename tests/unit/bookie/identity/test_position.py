@@ -16,11 +16,10 @@ from metadata.ids import BookieId, Version
 from metadata.paths import position_path
 from metadata.registry.positions import (
     NO_POSITION,
+    POSITION_CODEC,
     PositionRecord,
     PositionStore,
     StoredPosition,
-    pack_position,
-    unpack_position,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.server.server_log import ServerLog
@@ -105,7 +104,7 @@ async def running(work: Callable[[Bench], object]) -> None:
 
 
 def test_a_position_is_read_as_it_was_written() -> None:
-    assert unpack_position(PATH, pack_position(BOOKIE, RECORD)) == RECORD
+    assert POSITION_CODEC.unpack(PATH, POSITION_CODEC.pack("a position", RECORD)) == RECORD
 
 
 @pytest.mark.parametrize(
@@ -113,12 +112,14 @@ def test_a_position_is_read_as_it_was_written() -> None:
     [
         b"",
         b"\x91\x01",
-        pack_position(BOOKIE, RECORD).replace(b"\xc4\x10" + RECORD.incarnation, b"\xc4\x00"),
+        POSITION_CODEC.pack("a position", RECORD).replace(
+            b"\xc4\x10" + RECORD.incarnation, b"\xc4\x00"
+        ),
     ],
 )
 def test_other_bytes_are_refused(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_position(PATH, value)
+        POSITION_CODEC.unpack(PATH, value)
 
 
 async def test_the_first_claim_makes_the_node() -> None:

@@ -14,7 +14,7 @@ from metadata.restore.restore_record import (
     RestoreState,
     accept_restore,
 )
-from metadata.topics.partition import pack_partition
+from metadata.topics.partition import PARTITION_CODEC
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TOPIC_ID_BYTES, TopicId
 from tests.support.broker_layer.control_setting import CONFIG, Setting
@@ -98,7 +98,7 @@ async def test_a_list_that_cannot_be_read_keeps_no_other_orphan(
         for key in (bad, gone)
     ]
     record, version = await one.partitions.get_or_create(bad)
-    value = pack_partition("a list", replace(record.claimed(7), next_chunk=1))
+    value = PARTITION_CODEC.pack("a list", replace(record.claimed(7), next_chunk=1))
     await one.store.compare_and_set(partition_path(bad), b"?" if is_damaged else value, version)
     assert await one.sweeper.sweep() == 1
     assert [info.id async for info in one.client.list_ledgers()] == [made[0].id]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.brokers.broker_registration import ApiVersions, pack_broker, unpack_broker
+from metadata.brokers.broker_registration import BROKER_CODEC, ApiVersions
 from metadata.brokers.broker_registry import (
     BrokerDirectory,
     BrokerRegistrar,
@@ -66,14 +66,14 @@ async def directory_on(
 
 @given(registrations)
 def test_a_registration_round_trips(registration: BrokerRegistration) -> None:
-    value = pack_broker(registration)
-    assert unpack_broker("/a", value, registration.incarnation) == registration
+    value = BROKER_CODEC.pack("a broker", registration)
+    assert BROKER_CODEC.unpack("/a", value, incarnation=registration.incarnation) == registration
 
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_a_format_error(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_broker("/a", value, b"")
+        BROKER_CODEC.unpack("/a", value, incarnation=b"")
 
 
 GOOD_LISTENER = ["PLAINTEXT", "host-a", 9092]
@@ -98,15 +98,15 @@ def test_a_field_out_of_range_is_a_format_error(
 ) -> None:
     value = msgpack.packb([1, broker_id, listeners, "", "", False, "", []])
     if is_good:
-        assert unpack_broker("/a", value, b"").broker_id == broker_id
+        assert BROKER_CODEC.unpack("/a", value, incarnation=b"").broker_id == broker_id
     else:
         with pytest.raises(MetadataFormatError, match="/a"):
-            unpack_broker("/a", value, b"")
+            BROKER_CODEC.unpack("/a", value, incarnation=b"")
 
 
 def test_the_fields_in_their_order() -> None:
     registration = replace(FIRST, build="0.9.0", apis=(ApiVersions("Fetch", 4, 16),))
-    assert msgpack.unpackb(pack_broker(registration)) == [
+    assert msgpack.unpackb(BROKER_CODEC.pack("a broker", registration)) == [
         *(1, 1, [["PLAINTEXT", "host-a", 9092]], "http://host-a:1", "r1", False),
         *("0.9.0", [["Fetch", 4, 16]]),
     ]
@@ -114,10 +114,10 @@ def test_the_fields_in_their_order() -> None:
 
 @pytest.mark.parametrize("api", [["Fetch", 4], ["Fetch", 5, 4], ["Fetch", 0, 2**15], [1, 4, 5]])
 def test_other_versions_are_a_format_error(api: list[object]) -> None:
-    fields = msgpack.unpackb(pack_broker(FIRST))
+    fields = msgpack.unpackb(BROKER_CODEC.pack("a broker", FIRST))
     fields[7] = [api]
     with pytest.raises(MetadataFormatError, match="/a"):
-        unpack_broker("/a", msgpack.packb(fields), b"")
+        BROKER_CODEC.unpack("/a", msgpack.packb(fields), incarnation=b"")
 
 
 def test_listeners_are_found_by_name() -> None:

@@ -3,14 +3,14 @@
 import pytest
 
 from metadata.errors import MetadataFormatError
-from metadata.ledgers.chain_owner import pack_chain_owner, unpack_chain_owner
+from metadata.ledgers.chain_owner import OWNER_CODEC
 from metadata.msgpack_fields import pack
 
 
 def test_an_owner_is_read_as_it_was_written() -> None:
-    value = pack_chain_owner("it", "User:alice")
+    value = OWNER_CODEC.pack("it", "User:alice")
     assert value == bytes.fromhex("9201aa") + b"User:alice"
-    assert unpack_chain_owner("it", value) == "User:alice"
+    assert OWNER_CODEC.unpack("it", value) == "User:alice"
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ def test_an_owner_is_read_as_it_was_written() -> None:
 )
 def test_what_is_no_owner(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_chain_owner("it", value)
+        OWNER_CODEC.unpack("it", value)

@@ -15,7 +15,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import EntryId, LedgerId
-from metadata.ledgers.chain import ChainHead, ChainLink, LinkedLedger
+from metadata.ledgers.chain import HEAD_CODEC, ChainHead, ChainLink, LinkedLedger
 from metadata.ledgers.chain_store import ChainStore, Publication, Published
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import chain_applications_path, chain_link_path, chain_path, ledger_path
@@ -262,10 +262,9 @@ async def test_link_numbers_continue_across_nodes_of_a_level(
 ) -> None:
     await chains.create(NAME)
     head, version = await chains.head(NAME)
-    from metadata.ledgers.chain import pack_head  # noqa: PLC0415 - to begin near a boundary
 
     moved = ChainHead(head.token, 999, 999)
-    await store.compare_and_set(chain_path(NAME), pack_head("", moved), version)
+    await store.compare_and_set(chain_path(NAME), HEAD_CODEC.pack("", moved), version)
     for ledger_id in range(3):
         await chains.publish(NAME, of(ledger_id))
     assert await linked_ids(chains) == [0, 1, 2]

@@ -14,7 +14,7 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.paths import COOKIES
-from metadata.registry.cookies import CookieRecord, CookieStore, pack_cookie, unpack_cookie
+from metadata.registry.cookies import COOKIE_CODEC, CookieRecord, CookieStore
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.samples import A, B
 from tests.support.metadata.scripted_faults import ScriptedFaults
@@ -94,7 +94,7 @@ async def test_names_that_are_no_bookies_are_not_listed(store: MemoryMetadataSto
 
 
 def test_the_fields_in_their_order() -> None:
-    fields = msgpack.unpackb(pack_cookie(replace(COOKIE, starts_before=4)))
+    fields = msgpack.unpackb(COOKIE_CODEC.pack("a cookie", replace(COOKIE, starts_before=4)))
     assert fields == [1, A, bytes(range(16)), 1_700_000_000_000, 2, b"hash", 4]
 
 
@@ -129,11 +129,11 @@ LARGEST = 2**63 - 1
 def test_a_field_out_of_range_is_a_format_error(
     position: int, value: object, *, is_good: bool
 ) -> None:
-    fields = msgpack.unpackb(pack_cookie(COOKIE))
+    fields = msgpack.unpackb(COOKIE_CODEC.pack("a cookie", COOKIE))
     fields[position] = value
     packed = msgpack.packb(fields)
     if is_good:
-        assert pack_cookie(unpack_cookie("/c", packed)) == packed
+        assert COOKIE_CODEC.pack("a cookie", COOKIE_CODEC.unpack("/c", packed)) == packed
     else:
         with pytest.raises(MetadataFormatError, match="/c"):
-            unpack_cookie("/c", packed)
+            COOKIE_CODEC.unpack("/c", packed)

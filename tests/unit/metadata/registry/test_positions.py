@@ -10,11 +10,10 @@ from metadata.ids import BookieId, Version
 from metadata.paths import position_path
 from metadata.registry.positions import (
     NO_POSITION,
+    POSITION_CODEC,
     PositionRecord,
     PositionStore,
     StoredPosition,
-    pack_position,
-    unpack_position,
 )
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults
@@ -26,7 +25,7 @@ SECOND = PositionRecord(b"j" * 16, 2**40, files=(), lock="", stopped_ms=1_700_00
 
 @pytest.mark.parametrize("record", [FIRST, SECOND, replace(SECOND, stopped_ms=0)])
 def test_a_position_round_trips(record: PositionRecord) -> None:
-    assert unpack_position("/a", pack_position(A, record)) == record
+    assert POSITION_CODEC.unpack("/a", POSITION_CODEC.pack("a position", record)) == record
 
 
 @pytest.mark.parametrize(
@@ -47,13 +46,13 @@ def test_a_position_round_trips(record: PositionRecord) -> None:
 )
 def test_other_values_are_a_format_error(fields: list[object]) -> None:
     with pytest.raises(MetadataFormatError, match="/a"):
-        unpack_position("/a", msgpack.packb(fields))
+        POSITION_CODEC.unpack("/a", msgpack.packb(fields))
 
 
 def test_the_fields_in_their_order() -> None:
-    fields = msgpack.unpackb(pack_position(A, FIRST))
+    fields = msgpack.unpackb(POSITION_CODEC.pack("a position", FIRST))
     assert fields == [1, b"i" * 16, 0, ["f1", "f2"], "lock", None]
-    stopped = msgpack.unpackb(pack_position(A, SECOND))
+    stopped = msgpack.unpackb(POSITION_CODEC.pack("a position", SECOND))
     assert stopped == [1, b"j" * 16, 2**40, [], "", 1_700_000_000_000]
     assert (FIRST.is_orderly, SECOND.is_orderly) == (False, True)
 

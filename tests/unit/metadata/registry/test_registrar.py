@@ -14,9 +14,9 @@ from metadata.errors import NodeNotFoundError
 from metadata.paths import bookie_path, client_path
 from metadata.registry.registrar import BookieRegistrar, ClientRegistration
 from metadata.registry.registration import (
+    REGISTRATION_CODEC,
     REWRITE_INTERVAL_S,
     BookieRegistration,
-    unpack_registration,
 )
 from metadata.store.ephemeral import unpack_held
 from metadata.store.memory import MemoryMetadataStore
@@ -45,7 +45,7 @@ async def registrar(
 async def stored_by(store: MemoryMetadataStore) -> BookieRegistration:
     path = bookie_path(A)
     stored = await store.get(path, fresh=True)
-    return unpack_registration(unpack_held(path, stored.value).content)
+    return REGISTRATION_CODEC.unpack("a registration", unpack_held(path, stored.value).content)
 
 
 async def test_free_space_alone_is_written_once_a_minute(

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.errors import MetadataFormatError
-from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
+from metadata.registry.cookies import COOKIE_CODEC, CookieRecord
 from metadata.registry.registration import (
+    REGISTRATION_CODEC,
     REWRITE_INTERVAL_S,
     BookieRegistration,
-    pack_registration,
     rewrite_due_s,
-    unpack_registration,
 )
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from tests.support.metadata.samples import A
@@ -53,12 +52,17 @@ held_nodes = st.builds(HeldNode, st.binary(min_size=16, max_size=16), sizes, st.
 
 @given(registrations)
 def test_registrations_round_trip(registration: BookieRegistration) -> None:
-    assert unpack_registration(pack_registration(registration)) == registration
+    assert (
+        REGISTRATION_CODEC.unpack(
+            "a registration", REGISTRATION_CODEC.pack("a registration", registration)
+        )
+        == registration
+    )
 
 
 @given(cookies)
 def test_cookies_round_trip(cookie: CookieRecord) -> None:
-    assert unpack_cookie("/c", pack_cookie(cookie)) == cookie
+    assert COOKIE_CODEC.unpack("/c", COOKIE_CODEC.pack("a cookie", cookie)) == cookie
 
 
 @given(held_nodes)
@@ -67,8 +71,8 @@ def test_held_nodes_round_trip(held: HeldNode) -> None:
 
 
 READERS: list[Callable[[bytes], object]] = [
-    unpack_registration,
-    lambda value: unpack_cookie("/c", value),
+    lambda value: REGISTRATION_CODEC.unpack("a registration", value),
+    lambda value: COOKIE_CODEC.unpack("/c", value),
     lambda value: unpack_held("/h", value),
 ]
 
@@ -113,10 +117,10 @@ def test_other_fields_are_a_format_error(
     ],
 )
 def test_a_field_out_of_range_is_a_format_error(position: int, value: object) -> None:
-    fields = msgpack.unpackb(pack_registration(registration()))
+    fields = msgpack.unpackb(REGISTRATION_CODEC.pack("a registration", registration()))
     fields[position] = value
     with pytest.raises(MetadataFormatError, match="/bookies/a"):
-        unpack_registration(msgpack.packb(fields), "/bookies/a")
+        REGISTRATION_CODEC.unpack("/bookies/a", msgpack.packb(fields))
 
 
 def registration(**changes: object) -> BookieRegistration:

@@ -15,7 +15,7 @@ from metadata.paths import (
     position_path,
     topic_path,
 )
-from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
+from metadata.registry.cookies import COOKIE_CODEC, CookieRecord
 from metadata.restore.adjusting import (
     CLOSED_VERSIONS_MARGIN,
     LEADER_EPOCHS_MARGIN,
@@ -29,7 +29,7 @@ from metadata.restore.adjusting import (
 from metadata.restore.dump_contents import DumpedNode
 from metadata.store.number_blocks import NUMBER_MAX, pack_block, unpack_block
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST
-from metadata.topics.topic import LEADER_EPOCH_MAX, TopicId, new_topic, pack_topic, unpack_topic
+from metadata.topics.topic import LEADER_EPOCH_MAX, TOPIC_CODEC, TopicId, new_topic, pack_topic
 from tests.support.metadata.samples import A, open_ledger, token
 
 COOKIE = CookieRecord(BookieId("b"), bytes(16), 5, 3, bytes(32))
@@ -60,8 +60,8 @@ def test_a_counter_near_its_end_is_refused() -> None:
 def test_a_cookie_counts_the_starts_of_its_old_node(before: int, version: int) -> None:
     cookie = COOKIE.counted_at(before, Version(0))
     path = cookie_path(COOKIE.bookie_id)
-    node = adjusted(DumpedNode(path, pack_cookie(cookie), version))
-    restored = unpack_cookie(path, node.value)
+    node = adjusted(DumpedNode(path, COOKIE_CODEC.pack("a cookie", cookie), version))
+    restored = COOKIE_CODEC.unpack(path, node.value)
     assert restored.starts_at(Version(0)) == before + version
     assert restored.instance == COOKIE.instance
 
@@ -69,14 +69,16 @@ def test_a_cookie_counts_the_starts_of_its_old_node(before: int, version: int) -
 def test_leader_epochs_rise_and_keep_their_order() -> None:
     topic = new_topic("orders", TopicId(bytes(16)), 5, [1, 2], {}).with_leaders({1: 3})
     path = topic_path("orders")
-    restored = unpack_topic(path, adjusted(DumpedNode(path, pack_topic(path, topic), 4)).value)
+    restored = TOPIC_CODEC.unpack(
+        path, adjusted(DumpedNode(path, pack_topic(path, topic), 4)).value
+    )
     assert [each.leader_epoch for each in restored.partitions] == [
         LEADER_EPOCHS_MARGIN,
         LEADER_EPOCHS_MARGIN + 1,
     ]
     assert (restored.topic_id, restored.epoch_floor) == (topic.topic_id, -1)
     gone = topic.with_deletion().as_tombstone()
-    restored = unpack_topic(path, adjusted(DumpedNode(path, pack_topic(path, gone), 5)).value)
+    restored = TOPIC_CODEC.unpack(path, adjusted(DumpedNode(path, pack_topic(path, gone), 5)).value)
     assert restored.epoch_floor == 1 + LEADER_EPOCHS_MARGIN
     worn = gone.above(LEADER_EPOCH_MAX)
     with pytest.raises(NumbersUsedUpError):

@@ -7,16 +7,14 @@ from hypothesis import strategies as st
 from metadata.errors import MetadataFormatError, StaleLeaderEpochError
 from metadata.ids import LedgerId, UpdateToken
 from metadata.topics.partition import (
+    CHUNK_CODEC,
     EPOCHS_MAX,
+    PARTITION_CODEC,
     SEGMENTS_IN_RECORD_MAX,
     SEGMENTS_PER_CHUNK,
     EpochStart,
     PartitionRecord,
     PartitionSegment,
-    pack_chunk,
-    pack_partition,
-    unpack_chunk,
-    unpack_partition,
 )
 from metadata.topics.topic import LEADER_EPOCH_MAX
 
@@ -68,17 +66,17 @@ def ledger_ids(segments: tuple[PartitionSegment, ...]) -> list[int]:
 
 @given(records)
 def test_a_record_round_trips(record: PartitionRecord) -> None:
-    assert unpack_partition("/a", pack_partition("/a", record)) == record
+    assert PARTITION_CODEC.unpack("/a", PARTITION_CODEC.pack("/a", record)) == record
 
 
 @given(st.lists(drawn_segments(), max_size=5).map(tuple))
 def test_a_chunk_round_trips(chunk: tuple[PartitionSegment, ...]) -> None:
-    assert unpack_chunk("/a", pack_chunk("/a", chunk)) == chunk
+    assert CHUNK_CODEC.unpack("/a", CHUNK_CODEC.pack("/a", chunk)) == chunk
 
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_a_format_error(value: bytes) -> None:
-    for unpack in (unpack_partition, unpack_chunk):
+    for unpack in (PARTITION_CODEC.unpack, CHUNK_CODEC.unpack):
         with pytest.raises(MetadataFormatError):
             unpack("/a", value)
 
@@ -93,23 +91,23 @@ def test_other_bytes_are_a_format_error(value: bytes) -> None:
 )
 def test_a_field_out_of_range_is_a_format_error(old: bytes, new: bytes) -> None:
     record = PartitionRecord(2, epochs=(EpochStart(2, 9),), segments=(segment(1),))
-    value = pack_partition("/a", record)
+    value = PARTITION_CODEC.pack("/a", record)
     assert old in value
     with pytest.raises(MetadataFormatError):
-        unpack_partition("/a", value.replace(old, new))
+        PARTITION_CODEC.unpack("/a", value.replace(old, new))
 
 
 def test_an_invalid_chunk_is_a_format_error() -> None:
-    value = pack_chunk("/a", (segment(1),))
+    value = CHUNK_CODEC.pack("/a", (segment(1),))
     assert b"\x97\x01\x0a" in value
     with pytest.raises(MetadataFormatError, match="/a"):
-        unpack_chunk("/a", value.replace(b"\x97\x01\x0a", b"\x97\x01\x70"))
+        CHUNK_CODEC.unpack("/a", value.replace(b"\x97\x01\x0a", b"\x97\x01\x70"))
 
 
 def test_an_empty_segment_that_begins_the_log_round_trips() -> None:
     empty = PartitionSegment(LedgerId(0), 0, 0, 0, 0, 0, -1)
     record = PartitionRecord(0, epochs=(EpochStart(0, 0),), segments=(empty,))
-    assert unpack_partition("/a", pack_partition("/a", record)) == record
+    assert PARTITION_CODEC.unpack("/a", PARTITION_CODEC.pack("/a", record)) == record
 
 
 def test_the_segment_of_a_ledger_ends_wherever_it_is() -> None:
@@ -253,4 +251,4 @@ def test_the_largest_record_is_far_below_the_limit_of_a_value() -> None:
         epochs=(EpochStart(LEADER_EPOCH_MAX, big),) * EPOCHS_MAX,
         segments=(worst,) * (SEGMENTS_IN_RECORD_MAX + 1),
     )
-    assert len(pack_partition("/a", record)) < 200_000
+    assert len(PARTITION_CODEC.pack("/a", record)) < 200_000

@@ -17,13 +17,13 @@ from metadata.topics.topic import (
     LEADER_EPOCH_MAX,
     NO_LEADER,
     PARTITIONS_MAX,
+    TOPIC_CODEC,
     PartitionLeadership,
     TopicId,
     TopicRecord,
     check_topic_name,
     new_topic,
     pack_topic,
-    unpack_topic,
 )
 
 TOPIC_ID = TopicId(b"i" * 16)
@@ -59,13 +59,13 @@ def epochs(record: TopicRecord) -> list[int]:
 
 @given(records)
 def test_a_topic_round_trips(record: TopicRecord) -> None:
-    assert unpack_topic("/a", pack_topic("/a", record)) == record
+    assert TOPIC_CODEC.unpack("/a", pack_topic("/a", record)) == record
 
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_a_format_error(value: bytes) -> None:
     with pytest.raises(MetadataFormatError):
-        unpack_topic("/a", value)
+        TOPIC_CODEC.unpack("/a", value)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_field_out_of_range_is_a_format_error(old: bytes, new: bytes) -> None:
     value = pack_topic("/a", topic(5))
     assert old in value
     with pytest.raises(MetadataFormatError):
-        unpack_topic("/a", value.replace(old, new))
+        TOPIC_CODEC.unpack("/a", value.replace(old, new))
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__consumer_offsets"])
@@ -138,7 +138,7 @@ def test_the_largest_topic_is_far_below_the_limit_of_a_value() -> None:
     record = TopicRecord("x" * 249, TOPIC_ID, 2**62, tuple(worst), {"c": "v" * 65_000})
     value = pack_topic("/a", record)
     assert len(value) < 300_000
-    assert unpack_topic("/a", value) == record
+    assert TOPIC_CODEC.unpack("/a", value) == record
 
 
 def test_a_topic_that_does_not_fit_is_refused() -> None:
@@ -161,7 +161,7 @@ def test_the_largest_topic() -> None:
         full.with_partitions([2])
     room = CONFIG_BYTES_MAX - len("a")
     largest = topic(1).with_configs({"a": "x" * room})
-    assert unpack_topic("/a", pack_topic("/a", largest)) == largest
+    assert TOPIC_CODEC.unpack("/a", pack_topic("/a", largest)) == largest
     with pytest.raises(ValueTooLargeError):
         pack_topic("/a", topic(1).with_configs({"a": "x" * (room + 1)}))
 
@@ -169,7 +169,7 @@ def test_the_largest_topic() -> None:
 def test_a_topic_is_internal_only_if_it_says_so() -> None:
     assert not topic(1).is_internal
     made = new_topic("orders", TOPIC_ID, 1_000, [0], {}, is_internal=True)
-    again = unpack_topic("/a", pack_topic("/a", made))
+    again = TOPIC_CODEC.unpack("/a", pack_topic("/a", made))
     assert (again.is_internal, again.is_deleted) == (True, False)
     assert again.partitions[0].preferred == 0
 

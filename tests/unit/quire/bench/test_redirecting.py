@@ -2,11 +2,7 @@
 
 from metadata.ids import BookieId
 from metadata.paths import bookie_path
-from metadata.registry.registration import (
-    BookieRegistration,
-    pack_registration,
-    unpack_registration,
-)
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.bench.delaying_proxy import redirected
@@ -18,7 +14,7 @@ async def test_only_the_address_that_is_redirected_changes() -> None:
     for name, port in (("one", 4001), ("two", 4002)):
         bookie_id = BookieId(name)
         made[name] = BookieRegistration(bookie_id, "127.0.0.1", port, location="/a/b/c")
-        held = HeldNode(b"i" * 16, 7, pack_registration(made[name]))
+        held = HeldNode(b"i" * 16, 7, REGISTRATION_CODEC.pack("a registration", made[name]))
         await store.create(bookie_path(bookie_id), pack_held(held))
     redirects = {"127.0.0.1:4001": "127.0.0.2:5001"}
     shown = {}
@@ -28,7 +24,7 @@ async def test_only_the_address_that_is_redirected_changes() -> None:
         held = unpack_held("x", redirected(path, stored, redirects).value)
         assert redirected("/elsewhere", stored, redirects) is stored
         assert (held.incarnation, held.session_id) == (b"i" * 16, 7)
-        shown[name] = unpack_registration(held.content)
+        shown[name] = REGISTRATION_CODEC.unpack("a registration", held.content)
     assert (shown["one"].host, shown["one"].port) == ("127.0.0.2", 5001)
     assert (shown["one"].bookie_id, shown["one"].location) == ("one", "/a/b/c")
     assert shown["two"] == made["two"]

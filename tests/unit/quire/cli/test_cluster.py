@@ -1,10 +1,10 @@
 """Verbs of `quire cluster`."""
 
 from metadata.brokers.broker_registration import (
+    BROKER_CODEC,
     ApiVersions,
     BrokerRegistration,
     Listener,
-    pack_broker,
 )
 from metadata.paths import broker_path
 from metadata.repair.lifecycle import Lifecycle
@@ -127,7 +127,7 @@ async def add_broker(cluster: MemoryCluster, broker_id: int, build: str) -> None
     registration = BrokerRegistration(
         broker_id, (Listener("A", "host", 9092),), build=build, apis=(ApiVersions("Fetch", 4, 16),)
     )
-    held = pack_held(HeldNode(bytes(16), 1, pack_broker(registration)))
+    held = pack_held(HeldNode(bytes(16), 1, BROKER_CODEC.pack("a broker", registration)))
     await cluster.store.create(broker_path(broker_id), held)
 
 

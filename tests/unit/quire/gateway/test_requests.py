@@ -20,7 +20,7 @@ from metadata.gateway.opening import open_store
 from metadata.gateway.store import GatewayMetadataStore
 from metadata.ids import EntryId, LedgerId, Version
 from metadata.ledgers.chain import LinkedLedger
-from metadata.ledgers.chain_owner import unpack_chain_owner
+from metadata.ledgers.chain_owner import OWNER_CODEC
 from metadata.ledgers.chain_store import ChainStore, Publication
 from metadata.ledgers.codec import encode_ledger_metadata
 from metadata.ledgers.ledger_ids import LedgerIdAllocator
@@ -211,7 +211,7 @@ async def test_the_creator_of_a_chain_owns_it(
     await new_ledger(alice, ALICE)
     await mine.create("orders")
     path = chain_owner_path("orders")
-    assert unpack_chain_owner(path, (await bob.get(path)).value) == ALICE
+    assert OWNER_CODEC.unpack(path, (await bob.get(path)).value) == ALICE
     publication = Publication((LINKED,), "job", 1)
     with pytest.raises(GatewayRefusedError, match="writer chain:orders"):
         await theirs.publish("orders", publication)
@@ -242,7 +242,7 @@ async def test_another_client_completes_a_deletion(
         await mine.head("orders")
     await chains(bob).create("orders")
     path = chain_owner_path("orders")
-    assert unpack_chain_owner(path, (await bob.get(path)).value) == BOB
+    assert OWNER_CODEC.unpack(path, (await bob.get(path)).value) == BOB
 
 
 class Interfering(MemoryMetadataStore):

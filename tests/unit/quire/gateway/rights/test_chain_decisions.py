@@ -7,15 +7,15 @@ import pytest
 
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.chain import (
+    APPLIED_CODEC,
+    HEAD_CODEC,
+    LINK_CODEC,
     AppliedBatch,
     ChainHead,
     ChainLink,
     LinkedLedger,
-    pack_applied,
-    pack_head,
-    pack_link,
 )
-from metadata.ledgers.chain_owner import pack_chain_owner
+from metadata.ledgers.chain_owner import OWNER_CODEC
 from metadata.msgpack_fields import pack
 from metadata.paths import (
     chain_application_path,
@@ -67,24 +67,24 @@ WRITERS = (*ADMINS, WRITER)
 
 def known(head: ChainHead | None = OLD, owner: str = ALICE, batch: int = 5) -> Known:
     values: dict[str, Stored | None] = {
-        HEAD: None if head is None else Stored(pack_head(HEAD, head), FOUR),
-        OWNER_PATH: Stored(pack_chain_owner(OWNER_PATH, owner), ZERO) if owner else None,
-        APPLIED: Stored(pack_applied(APPLIED, AppliedBatch("job", batch, 2)), FOUR),
+        HEAD: None if head is None else Stored(HEAD_CODEC.pack(HEAD, head), FOUR),
+        OWNER_PATH: Stored(OWNER_CODEC.pack(OWNER_PATH, owner), ZERO) if owner else None,
+        APPLIED: Stored(APPLIED_CODEC.pack(APPLIED, AppliedBatch("job", batch, 2)), FOUR),
     }
     return Known(values, {CREATION: (token(1).hex(),)})
 
 
 def head(new: ChainHead, version: Version = FOUR) -> CompareAndSet:
-    return CompareAndSet(HEAD, pack_head(HEAD, new), version)
+    return CompareAndSet(HEAD, HEAD_CODEC.pack(HEAD, new), version)
 
 
 def link(index: int = 3, value: ChainLink = LINK) -> Create:
     path = chain_link_path(NAME, index)
-    return Create(path, pack_link(path, value))
+    return Create(path, LINK_CODEC.pack(path, value))
 
 
 def applied(batch: int = 6, index: int = 3, name: str = "job") -> CompareAndSet:
-    value = pack_applied(APPLIED, AppliedBatch(name, batch, index))
+    value = APPLIED_CODEC.pack(APPLIED, AppliedBatch(name, batch, index))
     return CompareAndSet(APPLIED, value, FOUR)
 
 
@@ -122,10 +122,10 @@ ROWS: dict[str, tuple[Sequence[Operation], Sequence[Subject]]] = {
     "remove the head": ([Delete(HEAD, FOUR)], ()),
     "remove the owner": ([Delete(OWNER_PATH, ZERO)], ()),
     "replace the owner": (
-        [CompareAndSet(OWNER_PATH, pack_chain_owner(OWNER_PATH, BOB), ZERO)],
+        [CompareAndSet(OWNER_PATH, OWNER_CODEC.pack(OWNER_PATH, BOB), ZERO)],
         (),
     ),
-    "create the owner": ([Create(OWNER_PATH, pack_chain_owner(OWNER_PATH, BOB))], ()),
+    "create the owner": ([Create(OWNER_PATH, OWNER_CODEC.pack(OWNER_PATH, BOB))], ()),
     "remove the life": ([Delete(LIFE, ZERO)], ()),
     "remove the token": ([Delete(CREATION, ZERO)], ()),
     "store no head": ([CompareAndSet(HEAD, b"x", FOUR)], ()),
@@ -182,7 +182,7 @@ def test_without_a_life_the_head_is_checked() -> None:
 
 FIRST = ChainHead(token(1))
 CREATED: tuple[Operation, ...] = (
-    Create(HEAD, pack_head(HEAD, FIRST)),
+    Create(HEAD, HEAD_CODEC.pack(HEAD, FIRST)),
     Create(CREATION, pack(CREATION, [1, token(1)])),
     Create(LIFE, b""),
 )
@@ -191,7 +191,7 @@ CREATED: tuple[Operation, ...] = (
 def test_the_creator_owns_a_chain() -> None:
     verdict = decide_writes(OTHER, CREATED, known(None))
     assert isinstance(verdict, Allowed)
-    assert verdict.added == (Create(OWNER_PATH, pack_chain_owner(OWNER_PATH, BOB)),)
+    assert verdict.added == (Create(OWNER_PATH, OWNER_CODEC.pack(OWNER_PATH, BOB)),)
     assert isinstance(decide_writes(UNPROVED, CREATED, known(None)), Refused)
 
 
@@ -200,12 +200,12 @@ def test_the_creator_owns_a_chain() -> None:
     [
         CREATED[:1],
         CREATED[:2],
-        (Create(HEAD, pack_head(HEAD, OLD)), *CREATED[1:]),
+        (Create(HEAD, HEAD_CODEC.pack(HEAD, OLD)), *CREATED[1:]),
         (*CREATED[:2], Create(chain_life_path(NAME, token(9)), b"")),
         (*CREATED, Create(f"{HEAD}/links", b"")),
-        (*CREATED, Create(OWNER_PATH, pack_chain_owner(OWNER_PATH, ALICE))),
-        (Create(HEAD, pack_head(HEAD, FIRST), ephemeral=True), *CREATED[1:]),
-        (Create(chain_path(".hidden"), pack_head(HEAD, FIRST)),),
+        (*CREATED, Create(OWNER_PATH, OWNER_CODEC.pack(OWNER_PATH, ALICE))),
+        (Create(HEAD, HEAD_CODEC.pack(HEAD, FIRST), ephemeral=True), *CREATED[1:]),
+        (Create(chain_path(".hidden"), HEAD_CODEC.pack(HEAD, FIRST)),),
     ],
 )
 def test_no_chain_is_created_in_another_way(operations: Sequence[Operation]) -> None:
