@@ -4,7 +4,7 @@ Imports nothing else of Quire but `quire.copyable`, `quire.identity` and `quire.
 other package builds on it.
 
 - `ids`: identifiers that every package shares.
-- `paths`: every path in the store.
+- `paths`: register of every kind of node in the store.
 - `records`: records that say how they are stored by the types of their fields.
 - `msgpack_fields`: versioned msgpack arrays, with checks of types and ranges.
 - `callbacks`: registry of change callbacks.

@@ -1,113 +1,450 @@
-"""Paths of all nodes that Quire uses; each limits how many children a node can have.
+"""Register of all kinds of nodes that Quire uses: their paths, and what holds for each of them.
 
-Leaves reading and writing them to the modules that own the values.
+The rights of `quire metadata secure`, what a dump leaves out, and the table of
+docs/reference/metadata.md come from its rows. Leaves the values to the modules that own them, as
+`metadata.records` describes them.
 
-Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 3:
-
-    /ledgers/0000/000/000/000/001/234     ledger 1234, value: `codec.py`
-    /ids/ledgers                          the next ledger id to give out, value: `ledger_ids.py`
-    /ids/chosen/17/1234                   an id that a client chose, in shard `ledger id mod 64`; no
-                                          value, and never removed
-    /deleted/17/1234                      a deletion, in shard `ledger id mod 64`, value:
-                                          `deletion_feed.py`
-    /bookies/<bookie id>                  ephemeral, value: `registration.py`
-    /clients/<client id>                  ephemeral, value: `registration.py`
-    /cookies/<bookie id>                  a bookie's identity, value: `cookies.py`
-    /positions/<bookie id>                the end of a bookie's log, value: `positions.py`
-    /instance                             the cluster's identity, value: `registry/cluster.py`
-    /chains/<name>                        the head of a chain, value: `chain.py`
-    /chains/<name>/creation               the chain's creation token, value: `chain_creation.py`
-    /chains/<name>/creation/<token>       empty; every change checks that it exists: `chain_life.py`
-    /chains/<name>/owner                  the chain's owner, value: `chain_owner.py`
-    /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
-    /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
-    /topics/<name>                        a topic, value: `topic.py`
-    /topic-names/<name with _ for .>      which topic holds these equivalent names, value:
-                                          `topic_names.py`
-    /partitions/ab/<topic id>/7           the list of ledgers of its partition 7, value:
-                                          `partition.py`; the topic id is 32 hex digits
-    /partitions/ab/<topic id>/7/0000012   chunk 12 of that list, value: `partition.py`
-    /brokers/<broker id>                  ephemeral, value: `broker_registration.py`
-    /controller                           ephemeral, value: `election.py`
-    /ids/producers, /ids/replicas         the next number to give out, value: `number_blocks.py`
-    /replicas/<bookie id>                 a bookie's number as a replica, value:
-                                          `replica_numbers.py`
-    /in-sync/<broker id>                  what a broker reports of its partitions' replicas, value:
-                                          `in_sync.py`
-    /repair/key                           the key of repair, value: `repair_key.py`
-    /repair/bookies/<bookie id>           the state of a bookie, value: `lifecycle.py`
-    /repair/settings                      what operators set for repair, value: `settings.py`
-    /repair/jobs/<name>                   a published job, value and name: `jobs.py`
-    /repair/claims/0000000000000001234    ephemeral, of the worker that repairs ledger 1234, value:
-                                          `claims.py`
-    /repair/workers/<worker id>           ephemeral, value: `workers.py`
-    /repair/auditor                       ephemeral, value: `auditor_election.py`
-    /repair/status                        the auditor's summary, value: `status.py`
-    /repair/scrubs/<bookie id>            a bookie's scrub and damaged entries, value: `scrub.py`
-    /security/acls/17                     a shard of the access control lists, value: `acls.py`
-    /security/users/<escaped name>        a user of brokers, value and name: `users.py`
-    /security/quotas/<types and names>    quotas of users, client ids or addresses, value and name:
-                                          `quotas.py`
-    /security/ledger-grants/<principal>   roles of a principal on ledgers, value and name:
-                                          `ledger_grants.py`
-    /security/audit                       the commands that changed the metadata, value:
-                                          `audit_trail.py`
-    /restore                              the restore that wrote this metadata, value:
-                                          `restore_record.py`
-    /node-rights                          which logins are servers and clients, value:
-                                          `rights_record.py`
+A ledger id is 19 decimal digits, split into one level of 4 and five of 3. A row holds for its node
+and for all nodes below it that have no row of their own; a path without a row is for servers alone,
+and is dumped.
 
 Invariants: the first level of ledgers has at most 10,000 names and each other level at most 1,000;
-names sort in the order of the ids; at most JOBS_MAX jobs are published; there are
-at most USERS_MAX users and QUOTAS_MAX quotas.
+names sort in the order of the ids. Servers have every right on every node. A client never has
+ADMIN, which would change the rights themselves. To delete a node is a right on its parent.
 
 Source: metadata design, "Ledgers", "Ids" and "Deletion"; topics design, "The mapping"; protocol
-rule 9.1.
+rule 9.1; ZooKeeper 3.9, programmer's guide, "ACL Permissions"; docs/security.md, "ZooKeeper".
 """
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from types import MappingProxyType
 from typing import Final
 
 from metadata.ids import BookieId, ClientId, LedgerId, is_ledger_id
 from metadata.topics.partition import PartitionKey
 from metadata.topics.topic import TopicId
 
-LEDGERS: Final = "/ledgers"
-LEDGER_IDS: Final = "/ids/ledgers"
-CHOSEN_IDS: Final = "/ids/chosen"
-DELETED: Final = "/deleted"
-BOOKIES: Final = "/bookies"
-CLIENTS: Final = "/clients"
-COOKIES: Final = "/cookies"
-POSITIONS: Final = "/positions"
-INSTANCE: Final = "/instance"
-CHAINS: Final = "/chains"
-TOPICS: Final = "/topics"
-TOPIC_NAMES: Final = "/topic-names"
-PARTITIONS: Final = "/partitions"
-BROKERS: Final = "/brokers"
-CONTROLLER: Final = "/controller"
-PRODUCER_IDS: Final = "/ids/producers"
-REPLICA_IDS: Final = "/ids/replicas"
-REPLICAS: Final = "/replicas"
-IN_SYNC: Final = "/in-sync"
-REPAIR_KEY: Final = "/repair/key"
-LIFECYCLES: Final = "/repair/bookies"
-REPAIR_SETTINGS: Final = "/repair/settings"
-REPAIR_JOBS: Final = "/repair/jobs"
-REPAIR_CLAIMS: Final = "/repair/claims"
-REPAIR_WORKERS: Final = "/repair/workers"
-AUDITOR: Final = "/repair/auditor"
-REPAIR_STATUS: Final = "/repair/status"
-SCRUBS: Final = "/repair/scrubs"
-ACLS: Final = "/security/acls"
-USERS: Final = "/security/users"
-QUOTAS: Final = "/security/quotas"
-LEDGER_GRANTS: Final = "/security/ledger-grants"
-AUDIT_TRAIL: Final = "/security/audit"
-RESTORE: Final = "/restore"
-NODE_RIGHTS: Final = "/node-rights"
+
+class Right(IntFlag):
+    """Rights on one node, with ZooKeeper's numbers."""
+
+    NONE = 0
+    READ = 1
+    """Read the value and the names below."""
+    WRITE = 2
+    """Change the value."""
+    CREATE = 4
+    """Create nodes below."""
+    DELETE = 8
+    """Delete nodes below."""
+    ADMIN = 16
+    """Change the rights."""
+
+
+CHANGE: Final = Right.READ | Right.WRITE | Right.CREATE | Right.DELETE
+ALL: Final = CHANGE | Right.ADMIN
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """What holds for one kind of nodes."""
+
+    root: str
+    """Path of the node, or of the node above all of this kind."""
+    below: str
+    """The rest of the path."""
+    holds: str
+    """The value; a class of this name says how it is stored."""
+    written_by: str
+    kept_until: str
+    clients: Right
+    """What a login with the rights of a client may do."""
+    is_dumped: bool
+    """Whether a dump holds it. Left out is what processes make again (ephemeral nodes, the key of
+    repair), what is derived (reports of replicas, records of scrubs, jobs, the summary of repair),
+    and what the restored cluster decides again: users, whose credentials help to guess passwords,
+    and rights of logins.
+    """
+
+
+_kinds: list[NodeKind] = []
+
+
+def _kind(
+    root: str,
+    below: str,
+    holds: str,
+    written_by: str,
+    kept_until: str,
+    *,
+    clients: Right,
+    is_dumped: bool = True,
+) -> str:
+    """Add a row to the register; return its root."""
+    _kinds.append(NodeKind(root, below, holds, written_by, kept_until, clients, is_dumped))
+    return root
+
+
+LEDGERS: Final = _kind(
+    "/ledgers",
+    "/0000/000/000/000/001/234",
+    "`LedgerMetadata` of ledger 1234",
+    "compare-and-set by writers, recoveries, repairs",
+    "it is deleted",
+    clients=CHANGE,
+)
+LEDGER_IDS: Final = _kind(
+    "/ids/ledgers",
+    "",
+    "the first ledger id that is in no block",
+    "compare-and-set by clients, 1,000 ids at a time",
+    "for ever",
+    clients=Right.READ | Right.WRITE,
+)
+CHOSEN_IDS: Final = _kind(
+    "/ids/chosen",
+    "/<ledger id mod 64>/<ledger id>",
+    "nothing: a client chose this id, which was in no block",
+    "the multi that creates the ledger",
+    "for ever",
+    clients=Right.READ | Right.CREATE | Right.DELETE,
+)
+DELETED: Final = _kind(
+    "/deleted",
+    "/<ledger id mod 64>/<ledger id>",
+    "when the ledger was deleted",
+    "the multi that deletes the ledger",
+    "it is older than `feed_age_h`, and a bookie trims its shard",
+    clients=Right.READ | Right.CREATE,
+)
+BOOKIES: Final = _kind(
+    "/bookies",
+    "/<bookie id>",
+    "`HeldNode` around `BookieRegistration`",
+    "the bookie",
+    "its session ends",
+    clients=Right.READ,
+    is_dumped=False,
+)
+CLIENTS: Final = _kind(
+    "/clients",
+    "/<client id>",
+    "`HeldNode` around the client's build",
+    "the client",
+    "its session ends",
+    clients=CHANGE,
+    is_dumped=False,
+)
+COOKIES: Final = _kind(
+    "/cookies",
+    "/<bookie id>",
+    "`CookieRecord`; the version of the node counts starts",
+    "`quire bookie format`, and the bookie at each start",
+    "an operator removes it",
+    clients=Right.READ,
+)
+POSITIONS: Final = _kind(
+    "/positions",
+    "/<bookie id>",
+    "`PositionRecord`",
+    "compare-and-set by the bookie",
+    "an operator removes it",
+    clients=Right.READ,
+)
+INSTANCE: Final = _kind(
+    "/instance",
+    "",
+    "the cluster's identity, 16 random bytes",
+    "the first bookie when it is formatted, or `quire cluster init`",
+    "for ever",
+    clients=Right.READ,
+)
+CHAINS: Final = _kind(
+    "/chains",
+    "/<name>",
+    "`ChainHead`",
+    "compare-and-set by clients",
+    "the chain is deleted",
+    clients=CHANGE,
+)
+_kind(
+    CHAINS,
+    "/<name>/creation",
+    "the chain's creation token, which never changes",
+    "the multi that creates the chain",
+    "the chain is deleted",
+    clients=CHANGE,
+)
+_kind(
+    CHAINS,
+    "/<name>/creation/<creation token, 32 hex digits>",
+    "nothing; each change of the chain checks that it exists",
+    "the same multi",
+    "the chain is deleted",
+    clients=CHANGE,
+)
+_kind(
+    CHAINS,
+    "/<name>/owner",
+    "the principal that created the chain through a gateway",
+    "the same multi, of a gateway",
+    "the chain is deleted",
+    clients=CHANGE,
+)
+_kind(
+    CHAINS,
+    "/<name>/links/0000/012/345",
+    "`ChainLink` 12345",
+    "the multi that publishes it",
+    "trimmed, and collected",
+    clients=CHANGE,
+)
+_kind(
+    CHAINS,
+    "/<name>/applications/<2 digits>/<SHA-256 of the name, 32 digits>",
+    "`AppliedBatch`, the application's last one",
+    "the same multi",
+    "the chain is deleted",
+    clients=CHANGE,
+)
+TOPICS: Final = _kind(
+    "/topics",
+    "/<name>",
+    "`TopicRecord`",
+    "compare-and-set by the controller",
+    "for ever: a deleted one leaves a tombstone",
+    clients=Right.READ,
+)
+TOPIC_NAMES: Final = _kind(
+    "/topic-names",
+    "/<name with _ for .>",
+    "the one topic that may have such a name",
+    "the multi that creates a topic with `.` or `_` in its name",
+    "for ever",
+    clients=Right.READ,
+)
+PARTITIONS: Final = _kind(
+    "/partitions",
+    "/<2 digits>/<topic id, 32 hex digits>/<partition>",
+    "`PartitionRecord`",
+    "compare-and-set by its leader",
+    "the topic is deleted",
+    clients=Right.READ,
+)
+_kind(
+    PARTITIONS,
+    "/<2 digits>/<topic id>/<partition>/<7 digits>",
+    "a chunk of older `PartitionSegment`s",
+    "the multi that shortens the list",
+    "all of it is below the log's start",
+    clients=Right.READ,
+)
+BROKERS: Final = _kind(
+    "/brokers",
+    "/<broker id>",
+    "`HeldNode` around `BrokerRegistration`",
+    "the broker",
+    "its session ends",
+    clients=Right.READ,
+    is_dumped=False,
+)
+CONTROLLER: Final = _kind(
+    "/controller",
+    "",
+    "`HeldNode` around the id of the broker that is the controller",
+    "the first candidate",
+    "its session ends",
+    clients=Right.READ,
+    is_dumped=False,
+)
+PRODUCER_IDS: Final = _kind(
+    "/ids/producers",
+    "",
+    "the first producer id that is in no block",
+    "compare-and-set by brokers, 1,000 ids at a time",
+    "for ever",
+    clients=Right.READ,
+)
+REPLICA_IDS: Final = _kind(
+    "/ids/replicas",
+    "",
+    "the first replica number that is not given out",
+    "compare-and-set by brokers, one at a time",
+    "for ever",
+    clients=Right.READ,
+)
+REPLICAS: Final = _kind(
+    "/replicas",
+    "/<bookie id>",
+    "the bookie's number for clients of topics",
+    "the first broker that needs it",
+    "for ever",
+    clients=Right.READ,
+)
+IN_SYNC: Final = _kind(
+    "/in-sync",
+    "/<broker id>",
+    "what the broker reports of its partitions' replicas",
+    "compare-and-set by that broker",
+    "for ever",
+    clients=Right.READ,
+    is_dumped=False,
+)
+REPAIR_KEY: Final = _kind(
+    "/repair/key",
+    "",
+    "the key of repair, 32 random bytes, without a format version",
+    "the first process of repair",
+    "for ever",
+    clients=Right.NONE,
+    is_dumped=False,
+)
+LIFECYCLES: Final = _kind(
+    "/repair/bookies",
+    "/<bookie id>",
+    "`BookieLifecycle`; without a node the bookie is active",
+    "compare-and-set by operators and the auditor",
+    "for ever",
+    clients=Right.READ,
+)
+REPAIR_SETTINGS: Final = _kind(
+    "/repair/settings",
+    "",
+    "the names and values of `RepairSettings` that were set",
+    "compare-and-set by operators",
+    "for ever",
+    clients=Right.READ,
+)
+REPAIR_JOBS: Final = _kind(
+    "/repair/jobs",
+    "/<urgency>-<bytes, 16 digits>-<ledger id, 19 digits>",
+    "`Job`; the version of the node above rises when jobs are published or queued again",
+    "the auditor, or an operator",
+    "the ledger needs no repair",
+    clients=Right.READ,
+    is_dumped=False,
+)
+REPAIR_CLAIMS: Final = _kind(
+    "/repair/claims",
+    "/<ledger id, 19 digits>",
+    "`HeldNode` around `Claim`",
+    "the worker that repairs the ledger",
+    "it ends, or its session does",
+    clients=Right.READ,
+    is_dumped=False,
+)
+REPAIR_WORKERS: Final = _kind(
+    "/repair/workers",
+    "/<worker id>",
+    "`HeldNode` without content",
+    "the worker",
+    "its session ends",
+    clients=Right.READ,
+    is_dumped=False,
+)
+AUDITOR: Final = _kind(
+    "/repair/auditor",
+    "",
+    "`HeldNode` around the id of the auditor",
+    "the first candidate",
+    "its session ends",
+    clients=Right.READ,
+    is_dumped=False,
+)
+REPAIR_STATUS: Final = _kind(
+    "/repair/status",
+    "",
+    "`RepairStatus`",
+    "compare-and-set by the auditor",
+    "for ever",
+    clients=Right.READ,
+    is_dumped=False,
+)
+SCRUBS: Final = _kind(
+    "/repair/scrubs",
+    "/<bookie id>",
+    "`ScrubRecord`",
+    "compare-and-set by the bookie; the request in it by operators",
+    "for ever",
+    clients=Right.READ,
+    is_dumped=False,
+)
+ACLS: Final = _kind(
+    "/security/acls",
+    "/<shard>",
+    "`AclBinding`s of some resources",
+    "compare-and-set by brokers and `quire acl`",
+    "for ever",
+    clients=Right.READ,
+)
+USERS: Final = _kind(
+    "/security/users",
+    "/<escaped name>",
+    "`UserRecord`",
+    "compare-and-set by brokers and `quire user`",
+    "the user is removed",
+    clients=Right.NONE,
+    is_dumped=False,
+)
+QUOTAS: Final = _kind(
+    "/security/quotas",
+    "/<types and names>",
+    "`QuotaRecord`",
+    "compare-and-set by brokers and `quire quota`",
+    "its last value is removed",
+    clients=Right.NONE,
+)
+LEDGER_GRANTS: Final = _kind(
+    "/security/ledger-grants",
+    "/<escaped principal>",
+    "`GrantRecord`",
+    "compare-and-set by `quire grant`",
+    "its last role is removed",
+    clients=Right.NONE,
+)
+AUDIT_TRAIL: Final = _kind(
+    "/security/audit",
+    "",
+    "`AuditRecord`s, the oldest first",
+    "compare-and-set by commands that change the metadata",
+    "for ever",
+    clients=Right.NONE,
+)
+RESTORE: Final = _kind(
+    "/restore",
+    "",
+    "`RestoreRecord`",
+    "`quire metadata restore`, `quire metadata accept-restore`",
+    "for ever",
+    clients=Right.READ,
+    is_dumped=False,
+)
+NODE_RIGHTS: Final = _kind(
+    "/node-rights",
+    "",
+    "`NodeRights`; without a node all nodes are open",
+    "`quire metadata secure`",
+    "`quire metadata secure --open`",
+    clients=Right.READ,
+    is_dumped=False,
+)
+
+ROOT: Final = "/"
+IDS: Final = LEDGER_IDS.rpartition("/")[0]
+REPAIR: Final = REPAIR_KEY.rpartition("/")[0]
+REGISTER: Final = tuple(_kinds)
+LEFT_OUT: Final = tuple(kind.root for kind in REGISTER if not kind.is_dumped)
+"""Nodes that are not in a dump, with everything below them."""
+CLIENT_RIGHTS: Final = MappingProxyType(
+    {
+        **{kind.root: kind.clients for kind in REGISTER},
+        **dict.fromkeys((ROOT, IDS, REPAIR), Right.READ),
+    }
+)
+"""Rights of clients by the root of a kind, and on the nodes above roots."""
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
 DELETION_SHARDS: Final = 64
@@ -285,3 +622,20 @@ def repair_claim_path(ledger_id: LedgerId) -> str:
 def repair_worker_path(worker_id: str) -> str:
     """Return the path at which a live worker of repair is registered."""
     return f"{REPAIR_WORKERS}/{worker_id}"
+
+
+def client_rights(path: str) -> Right:
+    """Return what a client may do to a node."""
+    if path == ROOT:
+        return CLIENT_RIGHTS[ROOT]
+    while path:
+        rights = CLIENT_RIGHTS.get(path)
+        if rights is not None:
+            return rights
+        path = path.rpartition("/")[0]
+    return Right.NONE
+
+
+def made_for_clients() -> tuple[str, ...]:
+    """Return the nodes in which clients create others, but cannot create themselves."""
+    return tuple(path for path, rights in CLIENT_RIGHTS.items() if Right.CREATE in rights)

@@ -2,11 +2,7 @@
 
 Leaves the lines of the file to `dump_file.py`.
 
-Left out: ephemeral nodes, because their processes make them again; and what is derived: reports of
-replicas in sync, records of scrubs, jobs and the summary of repair. The key of repair is left out
-too: repair makes another one, and a dump holds no secret. So are the users, whose credentials help
-to guess passwords, and the rights of logins: the nodes of a restore are open until `quire metadata
-secure`.
+The register (`metadata.paths`) says which kinds of nodes are left out, with every ephemeral node.
 
 Invariants: a node comes before the nodes below it; the lists that name ledgers (chains, partitions)
 are read before the ledgers, so a ledger that such a list names is in the dump unless it was deleted
@@ -21,44 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata.errors import NodeNotFoundError
-from metadata.paths import (
-    AUDITOR,
-    BOOKIES,
-    BROKERS,
-    CLIENTS,
-    CONTROLLER,
-    IN_SYNC,
-    LEDGERS,
-    NODE_RIGHTS,
-    REPAIR_CLAIMS,
-    REPAIR_JOBS,
-    REPAIR_KEY,
-    REPAIR_STATUS,
-    REPAIR_WORKERS,
-    RESTORE,
-    SCRUBS,
-    USERS,
-)
+from metadata.paths import LEDGERS, LEFT_OUT
 from metadata.store.interface import MetadataStore, Stored
 
-LEFT_OUT: Final = (
-    BOOKIES,
-    CLIENTS,
-    BROKERS,
-    CONTROLLER,
-    IN_SYNC,
-    REPAIR_KEY,
-    REPAIR_JOBS,
-    REPAIR_CLAIMS,
-    REPAIR_WORKERS,
-    AUDITOR,
-    REPAIR_STATUS,
-    RESTORE,
-    SCRUBS,
-    NODE_RIGHTS,
-    USERS,
-)
-"""Nodes that are not in a dump, with everything below them."""
 READS_AT_ONCE: Final = 64
 ZOOKEEPER_OWN: Final = "zookeeper"
 """Name of ZooKeeper's own node, which is in the root of an address without a path."""

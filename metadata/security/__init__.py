@@ -11,7 +11,6 @@
 - `ledger_roles`: roles on ledgers, and the rights that they give; pure.
 - `ledger_grants`: grants of one principal and their bytes; pure.
 - `grant_store`: grants, changed, listed and followed.
-- `node_rights`: what servers and clients may do to each node.
 - `rights_record`: who the servers and clients are, as stored.
 - `followed_rights`: rights of the nodes that one store creates.
 - `securing`: rights of existing nodes, set one by one.

@@ -1,6 +1,6 @@
 """Record of the logins that are a cluster's servers and clients, and the rights of a node by it.
 
-Leaves the rights of each role to `node_rights.py`, and following the record to
+Leaves the rights of each role to `metadata.paths`, and following the record to
 `followed_rights.py`.
 
 Identities are texts of `quire.identity.zookeeper_access`. Without servers, nodes are open to every
@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from metadata.paths import NODE_RIGHTS
+from metadata.paths import ALL, NODE_RIGHTS, Right, client_rights
 from metadata.records import codec_of
 from metadata.security.access_errors import InvalidIdentityError
-from metadata.security.node_rights import ALL, Right, client_rights
 from metadata.store.records import RecordNode
 
 IDENTITIES_MAX: Final = 16

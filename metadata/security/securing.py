@@ -1,7 +1,7 @@
 """Rights of all existing nodes: set by the table, or opened again.
 
 Leaves the rights of new nodes to `followed_rights.py`, which every store that logs in
-follows, and the rights themselves to `node_rights.py`.
+follows, and the rights themselves to `metadata.paths`.
 
 Invariants: the record changes before the first node, so that a node is created with the new rights
 while the walk goes on; a process that would lose its own rights changes nothing; a walk is repeated
@@ -28,10 +28,9 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.ledgers.ledger_ids import FIRST_ID
-from metadata.paths import LEDGER_IDS, NODE_RIGHTS
+from metadata.paths import ALL, LEDGER_IDS, NODE_RIGHTS, ROOT, made_for_clients
 from metadata.restore.dump_contents import root_names
 from metadata.security.access_errors import AccessRefusedError, NotAServerError
-from metadata.security.node_rights import ALL, ROOT, made_for_clients
 from metadata.security.rights_record import (
     OPEN,
     RIGHTS_NODE,

@@ -325,7 +325,6 @@ TARGETS: Final = (
             "grant_store",
             "ledger_grants",
             "ledger_roles",
-            "node_rights",
             "quota_set",
             "quota_store",
             "quotas",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from quire.server.overriding import override
 from tests.reference.markdown import code, first_sentence, page, prose, table
 
 ROOT: Final = Path(__file__).parents[2]
@@ -102,7 +103,7 @@ def _class(node: ast.ClassDef) -> Iterator[str]:
         match part:
             case ast.AnnAssign(target=ast.Name(id=name)) if not name.startswith("_"):
                 if node.name != "ClientConfig":
-                    rows.append([code(f"{name}: {ast.unparse(part.annotation)}"), ""])
+                    rows.append([code(f"{name}: {_plain(part.annotation)}"), ""])
             case ast.Assign(targets=[ast.Name(id=name)]) if name.isupper():
                 rows.append([code(f"{name} = {ast.unparse(part.value)}"), ""])
             case ast.Expr(value=ast.Constant(value=str() as text)) if rows and not rows[-1][1]:
@@ -122,6 +123,27 @@ def _class(node: ast.ClassDef) -> Iterator[str]:
 
 def _is_shown(owner: str, name: str) -> bool:
     return not name.startswith("_") and f"{owner}.{name}" not in INTERNAL
+
+
+class _PlainTypes(ast.NodeTransformer):
+    """Removes from types how a field is stored (`metadata.records`)."""
+
+    @override
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Leave the type that is annotated."""
+        is_annotated = isinstance(node.value, ast.Name) and node.value.id == "Annotated"
+        if is_annotated and isinstance(node.slice, ast.Tuple):
+            return node.slice.elts[0]
+        return self.generic_visit(node)
+
+    @override
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Name the type for a number with a unit."""
+        return ast.Name("int") if node.id in ("Bytes", "Count", "Ms", "Seconds") else node
+
+
+def _plain(annotation: ast.expr) -> str:
+    return ast.unparse(_PlainTypes().visit(annotation))
 
 
 def _annotation(node: ast.expr) -> str:

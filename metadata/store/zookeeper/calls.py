@@ -21,8 +21,8 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
+from metadata.paths import Right
 from metadata.security.access_errors import AccessRefusedError
-from metadata.security.node_rights import Right
 from metadata.security.rights_record import AccessEntry, AccessList
 from metadata.store.interface import Check, CompareAndSet, Create, Delete, Operation
 

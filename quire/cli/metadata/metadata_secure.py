@@ -1,6 +1,6 @@
 """`quire metadata secure|identity`: rights of logins on the stored metadata.
 
-Leaves the rights to `metadata.security.node_rights`, and setting them to
+Leaves the rights to `metadata.paths`, and setting them to
 `metadata.security.securing`.
 """
 

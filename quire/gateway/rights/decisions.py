@@ -19,11 +19,12 @@ from metadata.paths import (
     DELETED,
     LEDGER_IDS,
     LEDGERS,
+    Right,
     chain_creation_path,
     chain_owner_path,
     chain_path,
+    client_rights,
 )
-from metadata.security.node_rights import Right, client_rights
 from metadata.store.interface import (
     MULTI_OPERATIONS_MAX,
     Check,

@@ -15,13 +15,13 @@ from metadata.ids import BookieId, ClientId, LedgerId, Version
 from metadata.ledgers.chain_store import ChainStore
 from metadata.ledgers.ledger_ids import LedgerIdAllocator
 from metadata.ledgers.ledger_store import LedgerStore
+from metadata.paths import CLIENT_RIGHTS, Right
 from metadata.registry.cluster import ensure_cluster
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.repair_key import read_or_create_repair_key, read_repair_key
 from metadata.repair.settings_store import RepairSettingsStore
 from metadata.security.access_errors import AccessRefusedError, NotAServerError
-from metadata.security.node_rights import CLIENT_RIGHTS, Right
 from metadata.security.rights_record import (
     OPEN,
     OPEN_LIST,

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from metadata.errors import MetadataFormatError
 from metadata.msgpack_fields import pack
-from metadata.paths import COOKIES, LEDGERS, NODE_RIGHTS, REPAIR_KEY
+from metadata.paths import ALL, CHANGE, COOKIES, LEDGERS, NODE_RIGHTS, REPAIR_KEY, Right
 from metadata.security.access_errors import InvalidIdentityError
-from metadata.security.node_rights import ALL, CHANGE, Right
 from metadata.security.rights_record import (
     IDENTITIES_MAX,
     OPEN,
