@@ -5,8 +5,7 @@ Leaves replication to `ledger_client`.
 
 - `bookie_process`: one bookie, put together from its disk, store and options; taken apart in order.
 - `main`: `run` and `format` as processes; the only place that builds a real disk, store and rng.
-- `options`: options of one bookie, with defaults and bounds.
-- `several_options`: options of several bookies of one machine, from one file.
+- `options`: options of a bookie, and of several bookies on one machine.
 - `config`: limits of the storage, each with its unit.
 - `queued_adds`: account of the bytes of adds that wait, and its limits.
 - `errors`: what can go wrong inside a bookie.

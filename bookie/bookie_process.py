@@ -56,9 +56,9 @@ from metadata.security.quota_store import QuotaTable
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
 from quire.server.admin import AdminContent, AdminServer
-from quire.server.security_options import TlsMode, is_wildcard
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
+from quire.server.server_options import TlsMode, is_wildcard
 
 DISK_VERSION: Final = 2
 SEEN_S_MAX: Final = 2.0
@@ -187,7 +187,7 @@ class BookieProcess:
             log.warning("reserve file removed", reason="the disk is full at the start")
 
     async def _start_access(self, now: Callable[[], float]) -> ServerAccess:
-        logins = make_logins(self._store, self._secret_rng, self._options.login_mode)
+        logins = make_logins(self._store, self._secret_rng, self._options.client_logins)
         if logins is not None:
             self._parts.push_async_callback(logins.aclose)
             await logins.start()

@@ -1,20 +1,21 @@
-"""Options of one bookie, each with its default, its bounds and its meaning.
+"""Options of a bookie, and of several bookies on one machine.
 
-Leaves opening the file and the names of flags to `quire`, reading values to
-`quire.server.option_reading`, and the defaults of limits to `bookie.config` and
-`bookie.server.server_limits`.
+Leaves how options are declared and read to `quire.options`, and the defaults of limits to
+`bookie.config` and `bookie.server.server_limits`.
 
-Format: the `[bookie]` table of a TOML file; `QUIRE_BOOKIE_<OPTION>` and `QUIRE_METADATA` override
-it; flags override both. Other tables of the file belong to other servers and are ignored.
+Format: the `[bookie]` table of a TOML file. A file for several bookies has one `[[bookie]]` table
+per bookie, with at least its `data_dir`, and may have a table `[bookie_defaults]` with shared
+options. Variables and flags apply to all bookies of a file; they cannot set what must differ.
 
-`BookieOptions` has one flat field for each option, as the file, the variables and the flags have.
-It takes the defaults of limits from `StorageConfig` and `ServerLimits`, and `storage` and `server`
-build these classes from the fields of the same names.
+`BookieOptions` has one flat field for each option. It takes the defaults of limits from
+`StorageConfig` and `ServerLimits`, and `storage` and `server` build these classes from the fields
+of the same names.
 
-Invariant: every returned value has its option's type and is within its bounds.
+Invariant: no two bookies of a file share a directory or a port; an error names every wrong table.
 """
 
-from collections.abc import Mapping
+import os.path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,57 +23,77 @@ from bookie.config import StorageConfig
 from bookie.server.access import AuthorizerMode, RoleOptions
 from bookie.server.client_logins import LoginMode
 from bookie.server.server_limits import ServerLimits
-from metadata.errors import InvalidUriError
 from metadata.registry.location import UNKNOWN_LOCATION
 from metadata.registry.registration import OWNERS_FEATURE, TLS_FEATURE
 from metadata.security.client_principals import parse_principals
-from metadata.store.interface import SESSION_TIMEOUT_S
-from metadata.store.uri import parse_zookeeper_uri
+from metadata.server_options import metadata_option, principals_option, session_timeout_option
 from quire.identity.server_tls import ClientCertificates
-from quire.server.errors import OptionError
-from quire.server.option_reading import (
-    METADATA_DEFAULT,
+from quire.options import (
+    BOOKIE_DEFAULTS,
     OptionTable,
+    Reading,
     Value,
-    check_log_level,
-    describe_options,
     option,
-    read_options,
+    parse_file,
+    raise_all,
+    switch,
+    table_in,
     with_options,
 )
-from quire.server.security_options import SecurityOptions, TlsMode, check_advertised, check_choice
+from quire.server.overriding import override
+from quire.server.server_options import (
+    Listener,
+    SecurityOptions,
+    TlsMode,
+    admin_host_option,
+    admin_port_option,
+    connections_option,
+    connections_per_address_option,
+    drain_timeout_option,
+    host_option,
+    port_clashes,
+    port_option,
+    unreachable,
+)
 
-TABLE: Final = "bookie"
-VARIABLE_PREFIX: Final = "QUIRE_BOOKIE_"
+OWN_OPTIONS: Final = ("data_dir", "port", "admin_port")
+"""Options that must differ between bookies."""
 
-_PORT_MAX: Final = 65_535
 _GIB: Final = 2**30
 _STORAGE: Final = StorageConfig()
 _SERVER: Final = ServerLimits()
+_FRAME_HEADER_BYTES: Final = 1024
+"""Room of a frame for what is not the entry."""
+
+
+def _check_location(text: str) -> None:
+    parts = text.split("/")
+    if len(parts) != 4 or parts[0] or not all(parts[1:]):  # noqa: PLR2004 - "", region, rack, host
+        raise ValueError(f"it must be /region/rack/host, not {text!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class BookieOptions(SecurityOptions):
-    """Options of one bookie. Build it with `load_options`."""
+    """Options of one bookie. Read them with BOOKIE."""
 
-    data_dir: str = option("", "the directory of all data; log/ and index/ in it may be mounts")
-    metadata: str = option(METADATA_DEFAULT, "the cluster's metadata service")
-    host: str = option("127.0.0.1", "the address to listen on")
-    port: int = option(0, "the port to listen on; 0: the kernel chooses", low=0, high=_PORT_MAX)
+    data_dir: str = option(
+        "", "the directory of all data; log/ and index/ in it may be mounts", is_required=True
+    )
+    metadata: str = metadata_option()
+    host: str = host_option()
+    port: int = port_option(0)
     advertised_host: str = option("", "the name that clients connect to; host when empty")
-    admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
-    admin_port: int = option(0, "its port; 0: the kernel chooses", low=0, high=_PORT_MAX)
+    admin_host: str = admin_host_option()
+    admin_port: int = admin_port_option()
     location: str = option(
         UNKNOWN_LOCATION,
         "/region/rack/host: copies of an entry are on different hosts if enough are up; a host"
         " `default` is replaced by the machine's name",
+        parse=_check_location,
     )
     weight: int = option(1, "share of new ledgers relative to others", low=0, high=1_000)
-    session_timeout_s: float = option(
-        SESSION_TIMEOUT_S,
-        "how long the metadata service keeps the registration of a dead bookie",
-        low=1,
-        high=300,
+    session_timeout_s: float = session_timeout_option(
+        "how long the metadata service keeps the registration of a dead bookie"
     )
     position_interval_s: float = option(
         1.0,
@@ -80,15 +101,8 @@ class BookieOptions(SecurityOptions):
         low=0.05,
         high=3_600,
     )
-    connections_max: int = option(
-        _SERVER.connections_max, "maximum number of client connections", low=1, high=100_000
-    )
-    connections_per_address_max: int = option(
-        _SERVER.connections_per_address_max,
-        "maximum number of client connections from one address; 0: no limit",
-        low=0,
-        high=100_000,
-    )
+    connections_max: int = connections_option(_SERVER.connections_max, 100_000)
+    connections_per_address_max: int = connections_per_address_option(100_000)
     frame_bytes_max: int = option(
         _SERVER.frame_bytes_max, "largest frame accepted", low=64 * 2**10, high=16 * 2**20
     )
@@ -101,21 +115,16 @@ class BookieOptions(SecurityOptions):
     long_polls_max: int = option(
         _SERVER.long_polls_max, "maximum number of waiting long polls", low=1, high=10_000_000
     )
-    drain_timeout_s: float = option(
-        _SERVER.drain_timeout_s,
-        "how long a stopping bookie waits for running requests",
-        low=0,
-        high=600,
-    )
+    drain_timeout_s: float = drain_timeout_option(_SERVER.drain_timeout_s, "bookie")
     drain_grace_s: float = option(
         20.0,
         "how long a draining bookie accepts new entries, so that writers leave before",
         low=0,
         high=3_600,
     )
-    repair: bool = option(
-        True,  # noqa: FBT003
+    repair: bool = switch(
         "run a process beside it that repairs ledgers, and is a candidate for the auditor",
+        is_on=True,
     )
     collect_interval_s: float = option(
         600.0,
@@ -237,33 +246,20 @@ class BookieOptions(SecurityOptions):
         low=1,
         high=10_000_000,
     )
-    client_logins: str = option(
-        LoginMode.OFF.value,
-        "logins of clients with the password of a user (`quire user`): off, optional or required",
+    client_logins: LoginMode = option(
+        LoginMode.OFF, "logins of clients with the password of a user (`quire user`)"
     )
-    authorizer: str = option(
-        AuthorizerMode.OFF.value,
-        "roles of clients on ledgers: off, record (new ledgers have owners, and nothing is refused)"
-        " or enforce",
+    authorizer: AuthorizerMode = option(
+        AuthorizerMode.OFF,
+        "roles of clients on ledgers; record: new ledgers have owners, and nothing is refused",
     )
-    super_users: str = option(
-        "", "principals that may do everything, such as brokers: User:NAME;User:NAME"
-    )
-    die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
-    log_level: str = option("info", "debug, info, warning or error")
-
-    @property
-    def login_mode(self) -> LoginMode:
-        """Whether clients log in."""
-        return LoginMode(self.client_logins)
+    super_users: str = principals_option("principals that may do everything, such as brokers")
 
     @property
     def roles(self) -> RoleOptions:
         """What the bookie does with the principals of its clients."""
         return RoleOptions(
-            AuthorizerMode(self.authorizer),
-            self.principal_rules,
-            parse_principals(self.super_users),
+            self.authorizer, self.principal_rules, parse_principals(self.super_users)
         )
 
     @property
@@ -271,7 +267,7 @@ class BookieOptions(SecurityOptions):
         """Features that the registration names."""
         features = {
             TLS_FEATURE: self.tls_mode is TlsMode.OPTIONAL,
-            OWNERS_FEATURE: self.roles.mode is not AuthorizerMode.OFF,
+            OWNERS_FEATURE: self.authorizer is not AuthorizerMode.OFF,
         }
         return tuple(feature for feature, is_on in features.items() if is_on)
 
@@ -285,87 +281,126 @@ class BookieOptions(SecurityOptions):
         """Limits of the server, with the options of the same names."""
         return with_options(_SERVER, self)
 
+    @override
+    def addresses(self) -> Iterable[Listener]:
+        """See `ServerOptions`."""
+        yield Listener("port", self.host, self.port)
+        yield Listener("admin_port", self.admin_host, self.admin_port)
 
-OPTIONS: Final = describe_options(BookieOptions())
-OPTION_TABLE: Final = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
+    @override
+    def contradictions(self) -> Iterator[str]:
+        """See `Options`."""
+        yield from SecurityOptions.contradictions(self)
+        yield from self._unproved_roles()
+        yield from self.open_listening("host", self.host)
+        yield from self.open_admin(self.admin_host)
+        yield from unreachable("advertised_host", self.advertised_host, self.host)
+        if self.disk_low_mark > self.disk_high_mark:
+            yield (
+                f"disk_low_mark is {self.disk_low_mark}, above disk_high_mark,"
+                f" {self.disk_high_mark}: lower the first or raise the second"
+            )
+        if self.clean_bytes_per_s_min > self.clean_bytes_per_s_max:
+            yield (
+                f"clean_bytes_per_s_min is {self.clean_bytes_per_s_min}, above"
+                f" clean_bytes_per_s_max, {self.clean_bytes_per_s_max}: lower the first or raise"
+                " the second"
+            )
+        least = self.entry_bytes_max + _FRAME_HEADER_BYTES
+        if least > self.frame_bytes_max:
+            yield (
+                f"frame_bytes_max is {self.frame_bytes_max}: it must be at least entry_bytes_max"
+                f" plus {_FRAME_HEADER_BYTES}, {least}"
+            )
+
+    def _unproved_roles(self) -> Iterator[str]:
+        mode, certificates = self.authorizer, self.tls_client_certificates
+        if mode is AuthorizerMode.OFF:
+            return
+        has_certificates = self.tls is not TlsMode.OFF and self.takes_certificates
+        if not has_certificates and self.client_logins is LoginMode.OFF:
+            yield (
+                f"authorizer is {mode}, and clients prove nothing: set tls, and"
+                " tls_client_certificates to required, or client_logins to required"
+            )
+            return
+        is_strict = self.tls is TlsMode.REQUIRED and certificates is ClientCertificates.REQUIRED
+        is_strict |= self.client_logins is LoginMode.REQUIRED
+        if mode is AuthorizerMode.ENFORCE and not is_strict:
+            yield (
+                "authorizer is enforce, and clients that prove nothing could connect: set tls and"
+                " tls_client_certificates to required, or client_logins to required, or authorizer"
+                " to record"
+            )
 
 
-def load_options(
+BOOKIE: Final = OptionTable("bookie", BookieOptions)
+
+
+def has_several(file_text: str | None) -> bool:
+    """Return whether a file configures bookies by `[[bookie]]` tables. Raises OptionError."""
+    return isinstance(parse_file(file_text).get(BOOKIE.name), list)
+
+
+def load_several(
     file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
-) -> BookieOptions:
-    """Merge the file's text, environment variables and flags; later sources override earlier ones.
-    Raises OptionError.
+) -> tuple[BookieOptions, ...]:
+    """Return the options of each bookie in a file. Raises OptionError with one line for each
+    error.
     """
-    values = read_options(OPTION_TABLE, file_text, variables, flags)
-    return checked_options(values)
+    readings, problems = read_several(parse_file(file_text), variables, flags)
+    raise_all(problems)
+    return tuple(each.options for _, each in readings)
 
 
-def checked_options(values: Mapping[str, Value]) -> BookieOptions:
-    """Return the options with these values, and the others with their defaults. Raises
-    OptionError.
-    """
-    options = BookieOptions(**values)  # type: ignore[arg-type]  # each was checked against its own type
-    _check_together(options)
-    return options
+def read_several(
+    document: Mapping[str, object], variables: Mapping[str, str], flags: Mapping[str, Value]
+) -> tuple[list[tuple[str, Reading[BookieOptions]]], list[str]]:
+    """Return the title and the options of each bookie in a file, and all that is wrong."""
+    tables = document.get(BOOKIE.name)
+    if not isinstance(tables, list):
+        error = "the configuration file has no [[bookie]] tables: write one for each bookie"
+        return [], [error]
+    defaults = table_in(document, BOOKIE_DEFAULTS)
+    problems = list(_shared_errors(defaults, variables, flags))
+    readings: list[tuple[str, Reading[BookieOptions]]] = []
+    for number, own in enumerate(tables, 1):
+        title = f"[[bookie]] {number}"
+        if not isinstance(own, dict):
+            problems.append(f"{title} is not a table: write [[bookie]]")
+            continue
+        given = {f"[{BOOKIE_DEFAULTS}]": defaults, title: own}
+        reading = BOOKIE.read(given, variables, flags)
+        missing = map(BOOKIE.said_missing, reading.missing)
+        for text in (*reading.problems, *missing):
+            is_located = title in text or BOOKIE_DEFAULTS in text
+            problems.append(text if is_located else f"{title}: {text}")
+        readings.append((title, reading))
+    if len(readings) == len(tables):
+        problems += _clashes([(title, each.options) for title, each in readings])
+    return readings, list(dict.fromkeys(problems))
 
 
-def _check_together(options: BookieOptions) -> None:
-    if not options.data_dir:
-        raise OptionError("data_dir is not set: give --data-dir, or data_dir in the file")
-    check_log_level(options.log_level)
-    try:
-        parse_zookeeper_uri(options.metadata)
-    except InvalidUriError as error:
-        raise OptionError(f"metadata: {error}") from None
-    options.check_tls()
-    check_choice("client_logins", options.client_logins, LoginMode)
-    _check_roles(options)
-    options.check_listening("host", options.host)
-    options.check_admin(options.admin_host)
-    check_advertised("advertised_host", options.advertised_host, options.host)
-    if options.disk_low_mark > options.disk_high_mark:
-        raise OptionError(
-            f"disk_low_mark is {options.disk_low_mark}, above disk_high_mark, "
-            f"{options.disk_high_mark}: lower the first or raise the second"
+def _shared_errors(
+    defaults: Mapping[str, object], variables: Mapping[str, str], flags: Mapping[str, Value]
+) -> Iterator[str]:
+    for name in OWN_OPTIONS:
+        variable = BOOKIE.variable_prefix + name.upper()
+        places = (
+            (f"[{BOOKIE_DEFAULTS}] {name}", name in defaults),
+            (variable, variable in variables),
+            (BOOKIE.options[name].flag, name in flags),
         )
-    if options.clean_bytes_per_s_min > options.clean_bytes_per_s_max:
-        raise OptionError(
-            f"clean_bytes_per_s_min is {options.clean_bytes_per_s_min}, above "
-            f"clean_bytes_per_s_max, {options.clean_bytes_per_s_max}: lower the first or "
-            "raise the second"
-        )
-    if options.entry_bytes_max + 1024 > options.frame_bytes_max:
-        raise OptionError(
-            f"frame_bytes_max is {options.frame_bytes_max}: it must be at least entry_bytes_max "
-            f"plus 1024, {options.entry_bytes_max + 1024}"
-        )
-    parts = options.location.split("/")
-    if len(parts) != 4 or parts[0] or not all(parts[1:]):  # noqa: PLR2004 - "", region, rack, host
-        raise OptionError(f"location must be /region/rack/host, not {options.location!r}")
+        for place, is_given in places:
+            if is_given:
+                yield f"{place} would apply to every bookie: set {name} in each [[bookie]]"
 
 
-def _check_roles(options: BookieOptions) -> None:
-    check_choice("authorizer", options.authorizer, AuthorizerMode)
-    try:
-        parse_principals(options.super_users)
-    except ValueError as error:
-        raise OptionError(f"super_users: {error}") from error
-    mode, certificates = options.roles.mode, options.tls_client_certificates
-    if mode is AuthorizerMode.OFF:
-        return
-    has_certificates = options.tls_mode is not TlsMode.OFF and certificates != (
-        ClientCertificates.NONE
-    )
-    if not has_certificates and options.login_mode is LoginMode.OFF:
-        raise OptionError(
-            f"authorizer is {mode}, and clients prove nothing: set tls, and"
-            " tls_client_certificates to required, or client_logins to required"
-        )
-    is_strict = options.tls_mode is TlsMode.REQUIRED and certificates == ClientCertificates.REQUIRED
-    is_strict |= options.login_mode is LoginMode.REQUIRED
-    if mode is AuthorizerMode.ENFORCE and not is_strict:
-        raise OptionError(
-            "authorizer is enforce, and clients that prove nothing could connect: set tls and"
-            " tls_client_certificates to required, or client_logins to required, or authorizer to"
-            " record"
-        )
+def _clashes(bookies: Sequence[tuple[str, BookieOptions]]) -> Iterator[str]:
+    """Yield an error for each table that shares a directory or a port with another."""
+    directories: dict[str, str] = {}
+    for title, each in bookies:
+        first = directories.setdefault(os.path.realpath(each.data_dir), title)
+        if each.data_dir and first != title:
+            yield f"{title} data_dir is that of {first}: {each.data_dir}"
+    yield from port_clashes((title, each) for title, own in bookies for each in own.addresses())

@@ -48,12 +48,7 @@ from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.options import (
-    BrokerOptions,
-    authorizer_config,
-    listener_for_brokers,
-    topic_default_configs,
-)
+from broker_layer.options import BrokerOptions
 from broker_layer.peer import OPEN, PeerAccess, Peers
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.quota_handlers import QuotaHandlers
@@ -104,11 +99,11 @@ from metadata.topics.partition_store import PartitionStore
 from metadata.topics.replica_numbers import ReplicaNumbers
 from metadata.topics.topic import NO_LEADER
 from metadata.topics.topic_store import TopicStore
+from quire.options import with_options
 from quire.server.admin import AdminContent, AdminServer
-from quire.server.option_reading import with_options
-from quire.server.security_options import TlsMode, is_wildcard
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
+from quire.server.server_options import TlsMode, is_wildcard
 
 PROCESS_NAME_BYTES: Final = 4
 LAC_DELAY_S: Final = 1.0
@@ -172,7 +167,7 @@ def control_config(options: BrokerOptions) -> ControlConfig:
         topic_defaults=TopicDefaults(
             partitions=options.default_partitions,
             replication_factor=options.default_replication_factor,
-            configs=topic_default_configs(options),
+            configs=options.topic_configs,
             is_strict=options.strict_settings,
         ),
         creates_topics=options.auto_create_topics,
@@ -206,7 +201,7 @@ class ClusterParts:
         self.bookie_states = BookieStates(self._bookies, self._lifecycles, self._formatted)
         sources = ViewSources(store, self.topics, self.directory, self.election, self.reports)
         self.view = ClusterView(sources, rng, session_timeout_s=options.session_timeout_s)
-        self.authorizer_config = authorizer_config(options)
+        self.authorizer_config = options.authorizer_config
         self.acls = None if self.authorizer_config is None else AclView(store, rng)
         """Access control lists; None without an authorizer."""
         self.acl_admin = AclAdmin(AclStore(store, rng), self.acls) if self.acls else None
@@ -370,7 +365,7 @@ class LeadingParts:
         self._cluster = cluster
         self._view_peers = Peers(f"broker-{options.broker_id}-views", rng, environment.peer_access)
         self._spreading = TopicSpreading(
-            options.broker_id, cluster.view, self._view_peers, listener_for_brokers(options)
+            options.broker_id, cluster.view, self._view_peers, options.peer_listener
         )
 
     def handlers(self, cluster_id: str) -> dict[int, Handler]:
@@ -448,7 +443,7 @@ class BrokerProcess:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._missing: str | None = "the broker is starting"
         self._listeners = parse_listeners(options.listeners)
-        self._peer_listener = listener_for_brokers(options)
+        self._peer_listener = options.peer_listener
         self._cluster = ClusterParts(environment)
         self._coordinators = CoordinatorParts(
             environment, self._cluster, self._log_of, self._peer_listener

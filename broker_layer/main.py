@@ -20,7 +20,7 @@ from broker_layer.broker_process import (
     BrokerProcess,
     client_config,
 )
-from broker_layer.options import BrokerOptions, listener_for_brokers
+from broker_layer.options import BrokerOptions
 from broker_layer.peer import PeerAccess
 from ledger_client import LedgerClient
 from ledger_client.cluster_access import identity_of
@@ -107,7 +107,7 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
 
 def _peer_access(options: BrokerOptions) -> PeerAccess:
     """Return how connections to other brokers begin. Raises SecurityError."""
-    listener = listener_for_brokers(options)
+    listener = options.peer_listener
     protocol = options.protocols[listener]
     identity = identity_of(options.metadata)
     access = PeerAccess(

@@ -1,18 +1,11 @@
-"""Options of one broker, each with its default, bounds and meaning.
+"""Options of one broker.
 
-Leaves opening the file to `quire`, reading values to `quire.server.option_reading`, and most
-defaults to the configuration classes of the parts.
-
-Format: the `[broker]` table of a TOML file. The variables `QUIRE_BROKER_<OPTION>` and
-`QUIRE_METADATA` override it, and flags override both. Other tables of the file belong to other
-servers and are ignored.
-
-Invariant: every value that is returned has its option's type and is within its bounds.
+Leaves how options are declared and read to `quire.options`, and most defaults to the configuration
+classes of the parts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from broker_layer.control.control_config import ControlConfig
@@ -23,31 +16,27 @@ from broker_layer.security.authorizer import AuthorizerConfig
 from broker_layer.security.login_options import LoginOptions
 from broker_layer.security.protocols import SecurityProtocol, protocols_of
 from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.listeners import PORT_MAX, parse_listeners
+from broker_layer.server.connections.listeners import ListenerAddress, parse_listeners
 from broker_layer.transactions.config import TransactionConfig
-from metadata.errors import InvalidUriError
 from metadata.security.acls import ANY_USER
-from metadata.store.interface import SESSION_TIMEOUT_S
-from metadata.store.uri import parse_zookeeper_uri
+from metadata.server_options import metadata_option, session_timeout_option
 from metadata.topics.topic import BROKER_ID_MAX
 from quire.identity.principal import parse_principal
-from quire.server.errors import OptionError
-from quire.server.option_reading import (
-    METADATA_DEFAULT,
-    OptionTable,
-    Value,
-    check_all,
-    check_log_level,
-    describe_options,
-    option,
-    read_options,
-)
+from quire.options import OptionError, OptionTable, option, switch
 from quire.server.overriding import override
-from quire.server.security_options import TlsMode, check_advertised, is_loopback
+from quire.server.server_options import (
+    Listener,
+    TlsMode,
+    admin_host_option,
+    admin_port_option,
+    connections_option,
+    connections_per_address_option,
+    drain_timeout_option,
+    is_loopback,
+    unreachable,
+)
 
-TABLE: Final = "broker"
 MIN_IN_SYNC: Final = "min.insync.replicas"
-VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
 
 _GIB: Final = 2**30
 _DAY_MS: Final = 24 * 3_600_000
@@ -57,18 +46,34 @@ _LIMITS: Final = BrokerLimits()
 _TOPICS: Final = TopicDefaults()
 
 
+def _check_some_listeners(text: str) -> None:
+    if not parse_listeners(text):
+        raise ValueError("it is empty: name at least one, such as PLAINTEXT://host:port")
+
+
+def _parse_super_users(text: str) -> frozenset[str]:
+    users = (each.strip() for each in text.split(";") if each.strip())
+    names = frozenset(parse_principal(each).text for each in users)
+    if ANY_USER in names:
+        raise ValueError("User:* is not a user: name each user")
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerOptions(LoginOptions):
-    """All options of one broker. Build it with `load_options`."""
+    """All options of one broker. Read them with BROKER."""
 
     broker_id: int = option(0, "this broker's number in the cluster", low=0, high=BROKER_ID_MAX)
-    metadata: str = option(METADATA_DEFAULT, "the cluster's metadata service")
+    metadata: str = metadata_option()
     listeners: str = option(
         "PLAINTEXT://127.0.0.1:9092",
         "NAME://host:port to listen on; several are separated by commas",
+        parse=_check_some_listeners,
     )
     advertised_listeners: str = option(
-        "", "addresses that clients receive, under the names of listeners; port 0: the open port"
+        "",
+        "addresses that clients receive, under the names of listeners; port 0: the open port",
+        parse=parse_listeners,
     )
     listener_security_protocol_map: str = option(
         "",
@@ -78,16 +83,11 @@ class BrokerOptions(LoginOptions):
     inter_broker_listener: str = option(
         "", "the name of the listener that other brokers use; empty: the first one"
     )
-    admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
-    admin_port: int = option(
-        0, "the port of the admin server; 0: any free port", low=0, high=PORT_MAX
-    )
+    admin_host: str = admin_host_option()
+    admin_port: int = admin_port_option()
     rack: str = option("", "the rack of this broker; clients get it in Metadata")
-    session_timeout_s: float = option(
-        SESSION_TIMEOUT_S,
-        "time after which the registration of a broker that stopped responding ends",
-        low=1,
-        high=300,
+    session_timeout_s: float = session_timeout_option(
+        "time after which the registration of a broker that stopped responding ends"
     )
     offsets_topic_partitions: int = option(
         _CONTROL.offsets_partitions,
@@ -104,8 +104,8 @@ class BrokerOptions(LoginOptions):
     default_partitions: int = option(
         _TOPICS.partitions, "default partitions of a new topic", low=1, high=10_000
     )
-    auto_create_topics: bool = option(
-        _CONTROL.creates_topics, "create unknown topics that Metadata requests name"
+    auto_create_topics: bool = switch(
+        "create unknown topics that Metadata requests name", is_on=_CONTROL.creates_topics
     )
     default_replication_factor: int = option(
         _TOPICS.replication_factor,
@@ -116,9 +116,9 @@ class BrokerOptions(LoginOptions):
     topic_defaults: str = option(
         "", "default topic settings: NAME=VALUE; several are separated by spaces"
     )
-    strict_settings: bool = option(
-        _TOPICS.is_strict,
+    strict_settings: bool = switch(
         "refuse topic settings of Kafka that have no effect here, unless they have the default",
+        is_on=_TOPICS.is_strict,
     )
     group_initial_rebalance_delay_ms: int = option(
         _GROUPS.group_initial_rebalance_delay_ms,
@@ -156,23 +156,15 @@ class BrokerOptions(LoginOptions):
         low=1,
         high=_DAY_MS,
     )
-    authorizer: bool = option(False, "check what clients may do by ACLs")  # noqa: FBT003
+    authorizer: bool = switch("check what clients may do by ACLs")
     super_users: str = option(
-        "", "principals that may do everything: User:NAME; several are separated by semicolons"
+        "",
+        "principals that may do everything: User:NAME; several are separated by semicolons",
+        parse=_parse_super_users,
     )
-    allow_everyone_if_no_acl_found: bool = option(
-        False,  # noqa: FBT003
-        "allow everything on resources that no ACL names",
-    )
-    connections_max: int = option(
-        _LIMITS.connections_max, "maximum number of open connections", low=1, high=1_000_000
-    )
-    connections_per_address_max: int = option(
-        _LIMITS.connections_per_address_max,
-        "maximum number of open connections from one address; 0: no limit",
-        low=0,
-        high=1_000_000,
-    )
+    allow_everyone_if_no_acl_found: bool = switch("allow everything on resources that no ACL names")
+    connections_max: int = connections_option(_LIMITS.connections_max, 1_000_000)
+    connections_per_address_max: int = connections_per_address_option(1_000_000)
     idle_s_max: float = option(
         _LIMITS.idle_s_max, "idle time after which a connection is closed", low=1, high=86_400
     )
@@ -200,14 +192,7 @@ class BrokerOptions(LoginOptions):
         low=0,
         high=1024 * _GIB,
     )
-    drain_timeout_s: float = option(
-        _LIMITS.drain_timeout_s,
-        "time for which a stopping broker waits for requests in progress",
-        low=0,
-        high=600,
-    )
-    die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
-    log_level: str = option("info", "debug, info, warning or error")
+    drain_timeout_s: float = drain_timeout_option(_LIMITS.drain_timeout_s, "broker")
 
     @property
     def protocols(self) -> Mapping[str, SecurityProtocol]:
@@ -230,162 +215,126 @@ class BrokerOptions(LoginOptions):
         """See `CertificateOptions`."""
         return "give every listener the protocol SSL or SASL_SSL"
 
-
-OPTIONS: Final = describe_options(BrokerOptions())
-
-
-def load_options(
-    file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
-) -> BrokerOptions:
-    """Merge the file's text, environment variables and flags, the last with the highest priority.
-
-    Raises OptionError.
-    """
-    table = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
-    values = read_options(table, file_text, variables, flags)
-    options = BrokerOptions(**values)  # type: ignore[arg-type]  # each was checked against its own type
-    _check_together(options)
-    return options
-
-
-def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
-    """Return the default settings of topics. Raises OptionError."""
-    configs = {}
-    for word in options.topic_defaults.split():
-        name, sign, value = word.partition("=")
-        if not sign:
-            raise OptionError(f"topic_defaults: write NAME=VALUE, not {word}")
-        configs[name] = value
-    try:
-        check_configs(configs, is_strict=options.strict_settings)
-    except TopicError as error:
-        raise OptionError(f"topic_defaults: {error}") from None
-    factor = options.default_replication_factor
-    if int(configs.get(MIN_IN_SYNC, 0)) > factor:
-        raise OptionError(
-            f"topic_defaults: {MIN_IN_SYNC} is {configs[MIN_IN_SYNC]}, more than "
-            f"default_replication_factor, {factor}, so each append to a new topic would be "
-            "refused: lower the first or raise the second"
-        )
-    return configs
-
-
-def authorizer_config(options: BrokerOptions) -> AuthorizerConfig | None:
-    """Return the configuration of the authorizer; None for a broker without one.
-
-    Raises OptionError.
-    """
-    if not options.authorizer:
-        for name in ("super_users", "allow_everyone_if_no_acl_found"):
-            if getattr(options, name):
-                text = f"{name} has no effect without an authorizer: set authorizer = true too"
-                raise OptionError(text)
-        return None
-    users = [each.strip() for each in options.super_users.split(";") if each.strip()]
-    try:
-        names = [parse_principal(each).text for each in users]
-    except ValueError as error:
-        raise OptionError(f"super_users: {error}") from None
-    if ANY_USER in names:
-        raise OptionError("super_users: User:* is not a user: name each user")
-    return AuthorizerConfig(
-        super_users=frozenset(names),
-        allow_everyone_if_no_acl_found=options.allow_everyone_if_no_acl_found,
-        broker_listener=_listener_of_brokers_alone(options),
-    )
-
-
-def _listener_of_brokers_alone(options: BrokerOptions) -> str | None:
-    """Return the listener whose clients are taken for brokers because they reach it; None if there
-    is none. Raises OptionError.
-
-    Where clients prove who they are, brokers are super users instead.
-    """
-    listener = listener_for_brokers(options)
-    if options.protocols[listener] is not SecurityProtocol.PLAINTEXT:
-        if not options.super_users:
+    @property
+    def topic_configs(self) -> dict[str, str]:
+        """Default settings of topics. Raises OptionError."""
+        configs = {}
+        for word in self.topic_defaults.split():
+            name, sign, value = word.partition("=")
+            if not sign:
+                raise OptionError(f"topic_defaults: write NAME=VALUE, not {word}")
+            configs[name] = value
+        try:
+            check_configs(configs, is_strict=self.strict_settings)
+        except TopicError as error:
+            raise OptionError(f"topic_defaults: {error}") from None
+        factor = self.default_replication_factor
+        if int(configs.get(MIN_IN_SYNC, 0)) > factor:
             raise OptionError(
-                f"brokers connect to each other at the listener {listener}, where they prove who"
-                " they are: add their principal to super_users"
+                f"topic_defaults: {MIN_IN_SYNC} is {configs[MIN_IN_SYNC]}, more than "
+                f"default_replication_factor, {factor}, so each append to a new topic would be "
+                "refused: lower the first or raise the second"
             )
-        return None
-    is_separate = len(parse_listeners(options.listeners)) > 1
-    return (options.inter_broker_listener or None) if is_separate else None
+        return configs
 
+    @property
+    def peer_listener(self) -> str:
+        """The name of the listener that other brokers use."""
+        return self.inter_broker_listener or parse_listeners(self.listeners)[0].name
 
-def listener_for_brokers(options: BrokerOptions) -> str:
-    """Return the name of the listener that other brokers use."""
-    return options.inter_broker_listener or parse_listeners(options.listeners)[0].name
-
-
-def _check_together(options: BrokerOptions) -> None:
-    def check_listeners() -> None:
-        _check_listeners(options)
-        _check_security(options)
-
-    check_all(
-        check_listeners,
-        partial(check_log_level, options.log_level),
-        partial(_check_metadata, options),
-        partial(topic_default_configs, options),
-        partial(
-            _check_order, options, "group_session_timeout_min_ms", "group_session_timeout_max_ms"
-        ),
-        partial(_check_order, options, "frame_bytes_max", "request_bytes_max"),
-    )
-
-
-def _check_listeners(options: BrokerOptions) -> None:
-    try:
-        listeners = [each.name for each in parse_listeners(options.listeners)]
-        advertised = [each.name for each in parse_listeners(options.advertised_listeners)]
-    except ValueError as error:
-        raise OptionError(f"listeners: {error}") from None
-    if not listeners:
-        raise OptionError("listeners is empty: name at least one, such as PLAINTEXT://host:port")
-    for name in advertised:
-        if name not in listeners:
-            raise OptionError(
-                f"advertised_listeners names {name}, which is not in listeners: add it there"
-            )
-    inter_broker = options.inter_broker_listener
-    if inter_broker and inter_broker not in listeners:
-        raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners: add it there")
-
-
-def _check_metadata(options: BrokerOptions) -> None:
-    try:
-        parse_zookeeper_uri(options.metadata)
-    except InvalidUriError as error:
-        raise OptionError(f"metadata: {error}") from None
-
-
-def _check_order(options: BrokerOptions, low: str, high: str) -> None:
-    if getattr(options, low) > getattr(options, high):
-        raise OptionError(
-            f"{low} is {getattr(options, low)}, more than {high}, {getattr(options, high)}: lower "
-            "the first or raise the second"
+    @property
+    def authorizer_config(self) -> AuthorizerConfig | None:
+        """The configuration of the authorizer; None for a broker without one."""
+        if not self.authorizer:
+            return None
+        return AuthorizerConfig(
+            super_users=_parse_super_users(self.super_users),
+            allow_everyone_if_no_acl_found=self.allow_everyone_if_no_acl_found,
+            broker_listener=self._listener_of_brokers_alone,
         )
 
+    @property
+    def _listener_of_brokers_alone(self) -> str | None:
+        """The listener whose clients are taken for brokers because they reach it; None if there is
+        none. Where clients prove who they are, brokers are super users instead.
+        """
+        is_plain = self.protocols[self.peer_listener] is SecurityProtocol.PLAINTEXT
+        is_separate = len(self.protocols) > 1
+        return (self.inter_broker_listener or None) if is_plain and is_separate else None
 
-def _check_security(options: BrokerOptions) -> None:
-    try:
-        protocols = options.protocols
-    except ValueError as error:
-        raise OptionError(f"listener_security_protocol_map: {error}") from None
-    authorizer_config(options)
-    options.check_tls()
-    options.check_admin(options.admin_host)
-    advertised = {each.name: each.host for each in parse_listeners(options.advertised_listeners)}
-    for protocol in protocols.values():
+    @override
+    def addresses(self) -> Iterable[Listener]:
+        """See `ServerOptions`."""
+        for each in parse_listeners(self.listeners):
+            yield Listener("listeners", each.host, each.port)
+        yield Listener("admin_port", self.admin_host, self.admin_port)
+
+    @override
+    def contradictions(self) -> Iterator[str]:
+        """See `Options`."""
+        yield from self._wrong_listeners()
+        yield from self._wrong_defaults()
+        for low, high in (
+            ("group_session_timeout_min_ms", "group_session_timeout_max_ms"),
+            ("frame_bytes_max", "request_bytes_max"),
+        ):
+            least, most = getattr(self, low), getattr(self, high)
+            if least > most:
+                yield (
+                    f"{low} is {least}, more than {high}, {most}: lower the first or raise the"
+                    " second"
+                )
+        if not self.authorizer:
+            for name in ("super_users", "allow_everyone_if_no_acl_found"):
+                if getattr(self, name):
+                    yield f"{name} has no effect without an authorizer: set authorizer = true too"
+
+    def _wrong_defaults(self) -> Iterator[str]:
+        try:
+            self.topic_configs  # noqa: B018 - it checks itself
+        except OptionError as error:
+            yield str(error)
+
+    def _wrong_listeners(self) -> Iterator[str]:
+        listeners = {each.name: each for each in parse_listeners(self.listeners)}
+        advertised = {each.name: each.host for each in parse_listeners(self.advertised_listeners)}
+        for name in advertised:
+            if name not in listeners:
+                yield f"advertised_listeners names {name}, which is not in listeners: add it there"
+        inter_broker = self.inter_broker_listener
+        if inter_broker and inter_broker not in listeners:
+            yield f"inter_broker_listener {inter_broker} is not in listeners: add it there"
+            return
+        try:
+            protocols = self.protocols
+        except ValueError as error:
+            yield f"listener_security_protocol_map: {error}"
+            return
+        yield from LoginOptions.contradictions(self)
+        yield from self.open_admin(self.admin_host)
+        for each in listeners.values():
+            yield from unreachable("advertised_listeners", advertised.get(each.name, ""), each.host)
+            yield from self._insecure_listener(each, protocols[each.name])
+        peers = protocols[self.peer_listener]
+        if self.authorizer and peers is not SecurityProtocol.PLAINTEXT and not self.super_users:
+            yield (
+                f"brokers connect to each other at the listener {self.peer_listener}, where they"
+                " prove who they are: add their principal to super_users"
+            )
+
+    def _insecure_listener(
+        self, listener: ListenerAddress, protocol: SecurityProtocol
+    ) -> Iterator[str]:
         if protocol.uses_logins:
-            options.check_logins(protocol)
-    for each in parse_listeners(options.listeners):
-        check_advertised("advertised_listeners", advertised.get(each.name, ""), each.host)
-        is_open = not protocols[each.name].uses_tls and not is_loopback(each.host)
-        if is_open and not options.allow_plaintext:
-            raise OptionError(
-                f"the listener {each.name} is at {each.host}, where other machines can connect,"
-                f" without TLS: give it the protocol {SecurityProtocol.SASL_SSL} or"
-                f" {SecurityProtocol.SSL}, or set allow_plaintext to true if the network is closed"
+            yield from self.wrong_logins(protocol)
+        is_open = not protocol.uses_tls and not is_loopback(listener.host)
+        if is_open and not self.allow_plaintext:
+            yield (
+                f"listeners: {listener.name} is at {listener.host}, where other machines can"
+                " connect, without TLS: give it the protocol"
+                f" {SecurityProtocol.SASL_SSL} or {SecurityProtocol.SSL}, or set allow_plaintext to"
+                " true if the network is closed"
             )
+
+
+BROKER: Final = OptionTable("broker", BrokerOptions)

@@ -8,6 +8,7 @@ other package builds on it.
 - `records`: records that say how they are stored by the types of their fields.
 - `msgpack_fields`: versioned msgpack arrays, with checks of types and ranges.
 - `callbacks`: registry of change callbacks.
+- `server_options`: options of servers with access to a cluster.
 - `backoff`: pauses between repeated calls.
 - `cancelling`: cancellation of tasks whose object ends.
 - `errors`: what can go wrong with coordination.

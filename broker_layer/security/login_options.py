@@ -7,22 +7,41 @@ Invariant: mechanisms that send a secret are not taken on listeners without TLS.
 Source: Kafka's `sasl.enabled.mechanisms` and `connections.max.reauth.ms`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.security.protocols import SecurityProtocol
 from quire.identity.errors import JwksError
-from quire.identity.sasl.jwks_documents import check_url
+from quire.identity.sasl.jwks import parse_jwks
+from quire.identity.sasl.jwks_documents import check_url, read_jwks_file
 from quire.identity.sasl.mechanism import Mechanism
 from quire.identity.sasl.tokens import TokenRules
-from quire.server.errors import OptionError
-from quire.server.option_reading import option
-from quire.server.security_options import CertificateOptions
+from quire.identity.tls import TlsFiles, client_context
+from quire.options import OptionError, file_option, option
+from quire.server.server_options import CertificateOptions
 
 SECRET_MECHANISMS: Final = (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
 """Mechanisms whose messages can be used by others that read them."""
 HTTPS: Final = "https://"
 _DAY_MS: Final = 24 * 3_600_000
+
+
+def _check_source(source: str) -> None:
+    try:
+        if "://" in source:
+            check_url(source, [source])
+    except JwksError as error:
+        raise ValueError(str(error)) from error
+
+
+def _read_keys(source: str) -> None:
+    if "://" not in source:
+        parse_jwks(read_jwks_file(source))
+
+
+def _load_authorities(path: str) -> None:
+    client_context(TlsFiles(authorities=path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +57,16 @@ class LoginOptions(CertificateOptions):
         0, "time after which a client must log in again; 0: it need not", low=0, high=_DAY_MS
     )
     sasl_oauth_jwks: str = option(
-        "", "a file or an https URL with the public keys that sign tokens, as a JWKS document"
+        "",
+        "a file or an https URL with the public keys that sign tokens, as a JWKS document",
+        parse=_check_source,
+        read=_read_keys,
+        is_live=True,
     )
-    sasl_oauth_ca_file: str = option(
-        "", "the authorities of that URL, in PEM; empty: those of the system"
+    sasl_oauth_ca_file: str = file_option(
+        "the authorities of that URL, in PEM; empty: those of the system",
+        read=_load_authorities,
+        is_live=True,
     )
     sasl_oauth_issuer: str = option("", "the issuer that a token must have")
     sasl_oauth_audience: str = option("", "the audience that a token must have")
@@ -72,20 +97,18 @@ class LoginOptions(CertificateOptions):
             self.sasl_oauth_issuer, self.sasl_oauth_audience, self.sasl_oauth_principal_claim
         )
 
-    def check_logins(self, protocol: SecurityProtocol) -> None:
-        """Check the options of a listener with logins. Raises OptionError."""
-        if Mechanism.OAUTHBEARER not in self.mechanisms(protocol):
+    def wrong_logins(self, protocol: SecurityProtocol) -> Iterator[str]:
+        """Yield what is wrong with the options of a listener with logins."""
+        try:
+            mechanisms = self.mechanisms(protocol)
+        except OptionError as error:
+            yield str(error)
+            return
+        if Mechanism.OAUTHBEARER not in mechanisms:
             return
         if not self.sasl_oauth_jwks:
-            raise OptionError("OAUTHBEARER needs sasl_oauth_jwks: name a file or an https URL")
-        try:
-            if "://" in self.sasl_oauth_jwks:
-                check_url(self.sasl_oauth_jwks, [self.sasl_oauth_jwks])
-        except JwksError as error:
-            raise OptionError(f"sasl_oauth_jwks: {error}") from error
+            yield "OAUTHBEARER needs sasl_oauth_jwks: name a file or an https URL"
         try:
             self.token_rules  # noqa: B018 - it checks itself
         except ValueError as error:
-            raise OptionError(
-                f"OAUTHBEARER: {error}; see sasl_oauth_issuer and sasl_oauth_audience"
-            ) from error
+            yield f"OAUTHBEARER: {error}; see sasl_oauth_issuer and sasl_oauth_audience"

@@ -1,7 +1,7 @@
 """Security protocols of listeners: whether their clients use TLS and logins. Pure.
 
 Leaves addresses to `server.connections.listeners`, and the files to
-`quire.server.security_options`.
+`quire.server.server_options`.
 
 Format: `NAME:PROTOCOL`, separated by commas. A listener that is not named here has the protocol
 that is its name.

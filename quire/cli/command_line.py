@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from quire.cli.output import Output
 from quire.errors import NeedsConsentError, UsageError
 from quire.operate.fields import DAY_S, HOUR_S, MINUTE_S
+from quire.options import METADATA_VARIABLE
 from quire.server.overriding import override
 
-METADATA_VARIABLE: Final = "QUIRE_METADATA"
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
 _BYTES: Final = {
     "": 1,

@@ -1,27 +1,36 @@
-"""`quire config show|check`: the resulting configuration of a server, and the check of a file.
+"""`quire config show|check`: the resulting configuration of servers, and the check of a file.
 
-Leaves the options and their bounds to the `options` module of each kind of server, and their order
-of precedence to `quire.server.option_reading`. `located` looks for the line of a file that an error
-is about: one that begins as the error names it.
+Leaves the options to the `options` module of each kind of server, and reading them to
+`quire.options`.
 
-Invariant: an error without a known line is reported without one.
+Invariant: a check reports all that is wrong with a file at once: with its options, with options
+that contradict each other, also those of two servers, and with the files that it names.
 """
 
 import argparse
 import os
 import re
-import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from quire.cli.command_line import METADATA_VARIABLE, Noun
+from quire.cli.command_line import Noun
 from quire.cli.output import Output
-from quire.cli.servers import BOOKIE, SERVERS, ZOOKEEPER, Server, load_given, read_config_file
+from quire.cli.servers import ROOMS, read_config_file, server_table
 from quire.errors import ExitCode, UsageError
-from quire.server.errors import OptionError
-from quire.server.option_reading import TABLE_IN_FILE, TABLES, Value, known_name
+from quire.operate.fields import Json
+from quire.options import (
+    TABLE_IN_FILE,
+    TABLES,
+    OptionError,
+    OptionTable,
+    Reading,
+    Value,
+    known_name,
+    parse_toml,
+)
+from quire.server.server_options import ServerOptions, is_wildcard, port_clashes
 
 GIVEN_LATER: Final = "(given when it is started)"
 TRY_NEXT: Final = "quire config show"
@@ -34,145 +43,148 @@ _NAME: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Configured:
-    """One server, as a file and the environment configure it."""
+class _Server:
+    """One server: its name, its table, the title of that in the file, and what was read."""
 
-    kind: Server
     name: str
+    table: OptionTable[ServerOptions]
     title: str
-    """Title of its table in the file."""
-    given: Mapping[str, object]
-    """The file's values for it."""
-    number: int | None = None
-    """Which bookie of a file with several."""
+    is_in_file: bool
+    reading: Reading[ServerOptions]
 
-    @property
-    def module(self) -> Any:
-        """Module of its options."""
-        return self.kind.options
+    def shown(self, name: str) -> Value:
+        """Return the value of an option."""
+        value: Value = getattr(self.reading.options, name)
+        return GIVEN_LATER if name in self.reading.missing else value
 
-    def values(self, text: str | None) -> Mapping[str, Value]:
-        """Return the values of all options. Raises UsageError."""
-        if self.number is not None:
-            from bookie.several_options import load_several
-
-            options = load_given(load_several, text, {}, try_next=TRY_NEXT)[self.number]
-        else:
-            options = load_given(self.module.load_options, text, self._flags(), try_next=TRY_NEXT)
-        return {name: getattr(options, name) for name in self.module.OPTIONS}
-
-    def _flags(self) -> dict[str, Value]:
-        """Return values of options that have no default, and are not given here."""
-        variable = f"{self.module.VARIABLE_PREFIX}DATA_DIR"
-        if self.kind not in (BOOKIE, ZOOKEEPER) or variable in os.environ:
-            return {}
-        return {} if "data_dir" in self.given else {"data_dir": GIVEN_LATER}
+    def origin(self, name: str, path: str | None) -> str:
+        """Return where the value of an option comes from."""
+        origin = self.reading.origins.get(name, "default")
+        return str(path) if origin.startswith("[") else origin
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire config`."""
-    noun = Noun("config", "The configuration of servers: a TOML file, QUIRE_* variables, flags.")
+    noun = Noun("config", "The configuration of servers: flags, a TOML file, QUIRE_* variables.")
     show = noun.verb(
         "show", _show, "print every option: value, origin, meaning", needs_cluster=False
     )
     show.add_argument(
         "--config", metavar="FILE", help="a TOML file with tables of servers, such as [bookie]"
     )
-    check = noun.verb("check", _check, "check a configuration file", needs_cluster=False)
+    check = noun.verb(
+        "check",
+        _check,
+        "check a configuration file, and the files that it names, as the user that runs the server",
+        needs_cluster=False,
+    )
     check.add_argument("file", metavar="FILE")
+    check.add_argument(
+        "--without-files",
+        action="store_true",
+        help="do not read the files that it names: for a file of another machine",
+    )
     return noun.parser
 
 
 def _show(arguments: argparse.Namespace, output: Output) -> int:
-    text = read_config_file(arguments.config)
-    loaded = [(server, server.values(text)) for server in _configured(text)]
+    text = read_config_file(arguments.config) or ""
+    servers, problems = _read(text)
+    problems += [each for server in servers for each in server.reading.problems]
+    if problems:
+        raise UsageError("\n".join(dict.fromkeys(problems)), try_next=TRY_NEXT)
     with output.listing("server", "option", "value", "origin", "help") as listing:
-        for server, values in loaded:
-            for name, info in server.module.OPTIONS.items():
-                row = {"server": server.name, "option": name, "value": values[name]}
-                origin = _origin(server, name, arguments.config)
-                limits = {"least": info.low, "most": info.high}
-                listing.add({**row, "help": info.help, "origin": origin, **limits})
+        for server in servers:
+            for name, each in server.table.options.items():
+                row: dict[str, Json] = {
+                    "server": server.name,
+                    "option": name,
+                    "value": server.shown(name),
+                }
+                origin = server.origin(name, arguments.config)
+                facts = each.facts
+                limits = {"unit": each.unit, "least": facts.low, "most": facts.high}
+                listing.add({**row, "help": facts.help, "origin": origin, **limits})
     return ExitCode.DONE
 
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.file) or ""
-    errors: dict[str, None] = {}
-    unknown = [name for name in _tables(text) if name not in TABLES]
-    for name in unknown:
-        try:
-            known_name(name, TABLES, TABLE_IN_FILE)
-        except OptionError as error:
-            errors[located(str(error), arguments.file, text, f"[{name}]")] = None
-    text = without_tables(text, unknown) if unknown else text
-    for server in _configured(text):
-        try:
-            server.values(text)
-        except UsageError as error:
-            for each in str(error).splitlines():
-                errors[located(each, arguments.file, text, server.title)] = None
+    servers, problems = _read(text)
+    errors = [located(each, arguments.file, text) for each in problems]
+    for server in servers:
+        found = list(server.reading.problems)
+        if server.is_in_file and not found and not arguments.without_files:
+            found += server.reading.options.unusable_files()
+        errors += (located(each, arguments.file, text, server.title) for each in found)
+    listeners = [
+        (each.title, address)
+        for each in servers
+        if each.is_in_file and not each.reading.problems
+        for address in each.reading.options.addresses()
+    ]
+    certain = list(port_clashes(each for each in listeners if not is_wildcard(each[1].host)))
+    errors += (located(each, arguments.file, text) for each in certain)
     if errors:
-        raise UsageError("\n       ".join(errors), try_next=TRY_NEXT)
+        raise UsageError("\n       ".join(dict.fromkeys(errors)), try_next=TRY_NEXT)
+    for each in port_clashes(listeners):
+        where = located(each, arguments.file, text)
+        output.remark(f"{where}; this is right only if they run on different machines")
     output.record({"file": arguments.file, "is_valid": True})
     return ExitCode.DONE
 
 
-def _configured(text: str | None) -> list[_Configured]:
-    """Return the servers of a file: one bookie, or as many as it has tables, and one of each other
-    kind.
+def _read(text: str) -> tuple[list[_Server], list[str]]:
+    """Return the servers of a file, one bookie or as many as it has tables and one of each other
+    kind; and what is wrong with the file but with no single server.
     """
-    found = []
-    for kind in SERVERS:
-        name = kind.options.TABLE
-        table = _tables(text).get(name, {})
-        if isinstance(table, list):
-            defaults = _bookie_defaults(text)
-            found += [
-                _Configured(
-                    kind,
-                    f"{name} {number}",
-                    f"[[{name}]] {number}",
-                    {**defaults, **own},
-                    number - 1,
-                )
-                for number, own in enumerate(table, 1)
-            ]
-        else:
-            given = table if isinstance(table, dict) else {}
-            found.append(_Configured(kind, name, f"[{name}]", given))
-    return found
-
-
-def _bookie_defaults(text: str | None) -> Mapping[str, object]:
-    from bookie.several_options import DEFAULTS_TABLE
-
-    defaults = _tables(text).get(DEFAULTS_TABLE, {})
-    return defaults if isinstance(defaults, dict) else {}
-
-
-def _origin(server: _Configured, name: str, path: str | None) -> str:
-    own = server.module.VARIABLE_PREFIX + name.upper()
-    shared = METADATA_VARIABLE if name == "metadata" else own
-    for each in (own, shared):
-        if each in os.environ:
-            return each
-    return str(path) if name in server.given else "default"
-
-
-def _tables(text: str | None) -> Mapping[str, object]:
+    problems: list[str] = []
+    servers: list[_Server] = []
+    document: Mapping[str, object] = {}
     try:
-        return tomllib.loads(text or "")
-    except tomllib.TOMLDecodeError:
-        return {}  # `load_options` reports the error in the file
+        document = parse_toml(text)
+    except OptionError as error:
+        problems.append(str(error))
+    for name in document:
+        try:
+            known_name(name, TABLES, TABLE_IN_FILE)
+        except OptionError as error:
+            problems.append(str(error))
+    for name in ROOMS:
+        table = server_table(name)
+        if isinstance(document.get(name), list):
+            several, wrong = _several(table, document)
+            servers += several
+            problems += wrong
+            continue
+        try:
+            given = table.in_file(document)
+        except OptionError as error:
+            problems.append(str(error))
+            continue
+        reading = table.read(given, os.environ, {})
+        servers.append(_Server(name, table, f"[{name}]", name in document, reading))
+    return servers, problems
 
 
-def located(error: str, path: str, file_text: str, table: str) -> str:
+def _several(
+    table: OptionTable[Any], document: Mapping[str, object]
+) -> tuple[list[_Server], list[str]]:
+    from bookie.options import read_several
+
+    readings, problems = read_several(document, os.environ, {})
+    servers = [
+        _Server(f"{table.name} {number}", table, title, is_in_file=True, reading=reading)
+        for number, (title, reading) in enumerate(readings, 1)
+    ]
+    return servers, problems
+
+
+def located(error: str, path: str, file_text: str, table: str = "") -> str:
     """Return an error as `path:line: error`, or `path: error` if no line sets an option that it
     names. `table` is the title of the table that the error is about, such as `[bookie]`.
     """
-    lines = _lines_of(file_text)
-    line = _line(error, lines, table)
+    line = _line(error, _lines_of(file_text), table)
     return f"{path}: {error}" if line is None else f"{path}:{line}: {error}"
 
 
@@ -182,21 +194,11 @@ def _line(error: str, lines: Mapping[tuple[str, str], int], table: str) -> int |
     if found := _NAMED.match(error):
         title, name = found.groups()
         return lines.get((title, name), lines.get((title, "")))
-    if error.startswith(f"unknown {TABLE_IN_FILE}"):
-        return lines.get((table, ""))
+    if error.startswith(f"unknown {TABLE_IN_FILE}: "):
+        name = error.removeprefix(f"unknown {TABLE_IN_FILE}: ").partition(";")[0]
+        return lines.get((f"[{name}]", ""), lines.get((f"[[{name}]] 1", "")))
     named = (lines.get((table, each)) for each in _NAME.findall(error))
     return next((line for line in named if line is not None), None)
-
-
-def without_tables(file_text: str, names: Collection[str]) -> str:
-    """Return a file without some tables; all others stay at their lines."""
-    kept: list[str] = []
-    is_left_out = False
-    for text in file_text.splitlines():
-        if found := _TABLE.match(text):
-            is_left_out = found[2] in names
-        kept.append("" if is_left_out else text)
-    return "\n".join(kept)
 
 
 def _lines_of(file_text: str) -> Mapping[tuple[str, str], int]:

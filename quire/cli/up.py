@@ -14,18 +14,17 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from metadata.cancelling import cancel_and_wait
-from quire.cli.command_line import METADATA_VARIABLE, lone_command, not_negative, positive
+from quire.cli.command_line import lone_command, not_negative, positive
 from quire.cli.output import Output
-from quire.cli.servers import BOOKIE, BROKER, CONSOLE
+from quire.cli.servers import server_table
 from quire.errors import ExitCode, UsageError
 from quire.operate.fields import Json
-from quire.server.errors import OptionError
-from quire.server.option_reading import known_name
+from quire.options import METADATA_VARIABLE, OptionError, known_name
 
 if TYPE_CHECKING:
     from quire.local.local_server import LocalBookie, LocalBroker, LocalConsole
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
 LOOK_PERIOD_S: Final = 1.0
 OWN_OPTIONS: Final = {
-    "bookie": (BOOKIE, "bookie run", ("data_dir", "metadata", "die_with_parent")),
-    "broker": (BROKER, "broker run", ("broker_id", "metadata", "listeners", "die_with_parent")),
-    "console": (CONSOLE, "console", ("metadata", "port", "die_with_parent")),
+    "bookie": ("bookie run", ("data_dir", "metadata", "die_with_parent")),
+    "broker": ("broker run", ("broker_id", "metadata", "listeners", "die_with_parent")),
+    "console": ("console", ("metadata", "port", "die_with_parent")),
 }
 """Servers that take further options, the command that explains these, and the options that `quire
 up` chooses itself.
@@ -79,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         help="make certificates in the data directory, and take only clients that have one",
     )
     command.add_argument("--console", action="store_true", help="start a console for browsers too")
-    for server, (_, verb, _) in OWN_OPTIONS.items():
+    for server, (verb, _) in OWN_OPTIONS.items():
         command.add_argument(
             f"--{server}-option",
             metavar="NAME=VALUE",
@@ -135,47 +134,31 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
 def passed_options(
     server: str, words: Iterable[str], variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the options for each server of a kind, from variables and words (NAME=VALUE). An
-    option that is unknown, invalid or chosen by `quire up` is refused. Raises UsageError.
+    """Return the options for each server of a kind, from variables and words (NAME=VALUE), which
+    override. An option that is unknown, invalid or chosen by `quire up` is refused. Raises
+    UsageError.
     """
-    kind, _, own = OWN_OPTIONS[server]
-    module = kind.options
-    prefix = module.VARIABLE_PREFIX
-    given = _given(prefix, module.OPTIONS, own, words, variables)
-    flags = {"data_dir": "chosen by quire up"} if server == "bookie" else {}
-    try:
-        values = {prefix + name.upper(): value for name, value in given.items()}
-        module.load_options(None, values, flags)
-    except OptionError as error:
-        raise UsageError(str(error), try_next=TRY_NEXT) from error
-    return given
-
-
-def _given(
-    prefix: str,
-    known: Collection[str],
-    own: Collection[str],
-    words: Iterable[str],
-    variables: Mapping[str, str],
-) -> dict[str, str]:
-    """Return the options in `variables` and in `words` (NAME=VALUE); the words override."""
+    table = server_table(server)
+    prefix = table.variable_prefix
     given = {
         name.removeprefix(prefix).lower(): value
         for name, value in variables.items()
         if name.startswith(prefix)
     }
-    for word in words:
-        name, sign, value = word.partition("=")
-        if not sign:
-            raise UsageError(f"{word} is not NAME=VALUE", try_next=TRY_NEXT)
-        try:
-            given[known_name(name.replace("-", "_"), list(known), "option")] = value
-        except OptionError as error:
-            raise UsageError(str(error), try_next=TRY_NEXT) from error
-    for name in own:
-        if name in given:
-            text = f"{name} cannot be given: quire up chooses it for each server"
-            raise UsageError(text, try_next=TRY_NEXT)
+    try:
+        for word in words:
+            name, sign, value = word.partition("=")
+            if not sign:
+                raise UsageError(f"{word} is not NAME=VALUE", try_next=TRY_NEXT)
+            given[known_name(name.replace("-", "_"), list(table.options), "option")] = value
+        for name in OWN_OPTIONS[server][1]:
+            if name in given:
+                text = f"{name} cannot be given: quire up chooses it for each server"
+                raise UsageError(text, try_next=TRY_NEXT)
+        flags = dict.fromkeys(table.read({}, {}, {}).missing, "chosen by quire up")
+        table.load(None, {prefix + name.upper(): value for name, value in given.items()}, flags)
+    except OptionError as error:
+        raise UsageError(str(error), try_next=TRY_NEXT) from error
     return given
 
 

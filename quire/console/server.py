@@ -42,9 +42,9 @@ from quire.server.errors import CannotListenError
 from quire.server.http_ports.http_listening import HttpLimits, HttpListener, http_runner
 from quire.server.metrics import CONTENT_TYPE, metrics_text
 from quire.server.process_metrics import ProcessMetrics
-from quire.server.security_options import TlsMode
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
+from quire.server.server_options import TlsMode
 
 KIND: Final = "console"
 BODY_BYTES_MAX: Final = 65_536

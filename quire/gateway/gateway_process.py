@@ -23,9 +23,9 @@ from quire.gateway.requests import MetadataRequests
 from quire.gateway.server import GatewayServer
 from quire.gateway.sessions import Sessions
 from quire.server.admin import AdminContent, AdminServer
-from quire.server.security_options import TlsMode, is_wildcard
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
+from quire.server.server_options import TlsMode, is_wildcard
 
 KIND: Final = "gateway"
 

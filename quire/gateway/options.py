@@ -1,73 +1,49 @@
-"""Options of one gateway, each with its default, its bounds and its meaning.
+"""Options of one gateway.
 
-Leaves opening the file and the names of flags to `quire`, reading values to
-`quire.server.option_reading`, and the defaults of limits to `limits.py`.
-
-Format: the `[gateway]` table of a TOML file; `QUIRE_GATEWAY_<OPTION>` and `QUIRE_METADATA` override
-it; flags override both.
-
-Invariant: every returned value has its option's type and is within its bounds.
+Leaves how options are declared and read to `quire.options`, and the defaults of limits to
+`limits.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from metadata.errors import InvalidUriError
-from metadata.security.client_principals import parse_principals
-from metadata.store.interface import SESSION_TIMEOUT_S
-from metadata.store.uri import GATEWAY_PORT_DEFAULT, parse_zookeeper_uri
+from metadata.server_options import metadata_option, principals_option, session_timeout_option
+from metadata.store.uri import GATEWAY_PORT_DEFAULT
 from quire.gateway.limits import GatewayLimits
-from quire.server.errors import OptionError
-from quire.server.option_reading import (
-    METADATA_DEFAULT,
-    OptionTable,
-    Value,
-    check_log_level,
-    describe_options,
-    option,
-    read_options,
-    with_options,
+from quire.options import OptionTable, option, with_options
+from quire.server.overriding import override
+from quire.server.server_options import (
+    Listener,
+    SecurityOptions,
+    admin_host_option,
+    admin_port_option,
+    connections_option,
+    connections_per_address_option,
+    drain_timeout_option,
+    host_option,
+    port_option,
 )
-from quire.server.security_options import SecurityOptions
 
-TABLE: Final = "gateway"
-VARIABLE_PREFIX: Final = "QUIRE_GATEWAY_"
-
-_PORT_MAX: Final = 65_535
 _LIMITS: Final = GatewayLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions(SecurityOptions):
-    """Options of one gateway. Build it with `load_options`."""
+    """Options of one gateway. Read them with GATEWAY."""
 
-    metadata: str = option(METADATA_DEFAULT, "the cluster's ZooKeeper")
-    host: str = option("127.0.0.1", "the address to listen on")
-    port: int = option(
-        GATEWAY_PORT_DEFAULT, "the port to listen on; 0: the kernel chooses", low=0, high=_PORT_MAX
-    )
-    admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
-    admin_port: int = option(0, "its port; 0: the kernel chooses", low=0, high=_PORT_MAX)
-    super_users: str = option(
-        "", "principals that may read and change all metadata: User:NAME;User:NAME"
-    )
-    session_timeout_s: float = option(
-        SESSION_TIMEOUT_S,
+    metadata: str = metadata_option("the cluster's ZooKeeper")
+    host: str = host_option()
+    port: int = port_option(GATEWAY_PORT_DEFAULT)
+    admin_host: str = admin_host_option()
+    admin_port: int = admin_port_option()
+    super_users: str = principals_option("principals that may read and change all metadata")
+    session_timeout_s: float = session_timeout_option(
         "how long ZooKeeper keeps the registrations of clients of a dead gateway; no client's"
-        " session is longer",
-        low=1,
-        high=300,
+        " session is longer"
     )
-    connections_max: int = option(
-        _LIMITS.connections_max, "maximum number of client connections", low=1, high=100_000
-    )
-    connections_per_address_max: int = option(
-        _LIMITS.connections_per_address_max,
-        "maximum number of client connections from one address; 0: no limit",
-        low=0,
-        high=100_000,
-    )
+    connections_max: int = connections_option(_LIMITS.connections_max, 100_000)
+    connections_per_address_max: int = connections_per_address_option(100_000)
     sessions_max: int = option(
         _LIMITS.sessions_max,
         "maximum number of sessions, with those whose connection is lost",
@@ -95,43 +71,25 @@ class GatewayOptions(SecurityOptions):
         low=2**20,
         high=2**30,
     )
-    drain_timeout_s: float = option(
-        _LIMITS.drain_timeout_s,
-        "how long a stopping gateway waits for running requests",
-        low=0,
-        high=600,
-    )
-    die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
-    log_level: str = option("info", "debug, info, warning or error")
+    drain_timeout_s: float = drain_timeout_option(_LIMITS.drain_timeout_s, "gateway")
 
     @property
     def limits(self) -> GatewayLimits:
         """Limits of the server, with the options of the same names."""
         return with_options(_LIMITS, self)
 
+    @override
+    def addresses(self) -> Iterable[Listener]:
+        """See `ServerOptions`."""
+        yield Listener("port", self.host, self.port)
+        yield Listener("admin_port", self.admin_host, self.admin_port)
 
-OPTIONS: Final = describe_options(GatewayOptions())
-OPTION_TABLE: Final = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
+    @override
+    def contradictions(self) -> Iterator[str]:
+        """See `Options`."""
+        yield from SecurityOptions.contradictions(self)
+        yield from self.open_listening("host", self.host)
+        yield from self.open_admin(self.admin_host)
 
 
-def load_options(
-    file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
-) -> GatewayOptions:
-    """Merge the file's text, environment variables and flags; later sources override earlier ones.
-    Raises OptionError.
-    """
-    values = read_options(OPTION_TABLE, file_text, variables, flags)
-    options = GatewayOptions(**values)  # type: ignore[arg-type]  # each was checked against its own type
-    check_log_level(options.log_level)
-    options.check_tls()
-    options.check_listening("host", options.host)
-    options.check_admin(options.admin_host)
-    try:
-        parse_principals(options.super_users)
-    except ValueError as error:
-        raise OptionError(f"super_users: {error}") from error
-    try:
-        parse_zookeeper_uri(options.metadata)
-    except InvalidUriError as error:
-        raise OptionError(f"metadata: {error}") from error
-    return options
+GATEWAY: Final = OptionTable("gateway", GatewayOptions)

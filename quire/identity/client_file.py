@@ -102,6 +102,16 @@ def zookeeper_access_of(path: str) -> ZooKeeperAccess:
     return identity_in(path).zookeeper
 
 
+def check_client_file(path: str) -> None:
+    """Read a client's file and every file that it names, if there is one. Raises SecurityError."""
+    identity = identity_in(path)
+    sasl, zookeeper = identity.sasl, identity.zookeeper
+    # Each of them reads its files when it is used.
+    _ = identity.context, zookeeper.context, identity.admin_token, zookeeper.credential
+    if sasl is not None:
+        _ = sasl.password
+
+
 def read_client_file(path: str) -> ClientFile:
     """Read a client's file. Raises ClientFileError."""
     try:

@@ -1,8 +1,8 @@
 """Processes of bookies on one machine: several bookies, each restarted, and repair beside a bookie.
 
-Leaves the options of the bookies to `bookie.several_options`, a bookie itself to `quire bookie
-run`, and repair to `quire repair run-worker`: it has a process, and a session with the metadata
-service, of its own, so that copying never delays the bookie's event loop.
+Leaves the options of the bookies to `bookie.options`, a bookie itself to `quire bookie run`, and
+repair to `quire repair run-worker`: it has a process, and a session with the metadata service, of
+its own, so that copying never delays the bookie's event loop.
 
 A bookie that ends is started again after a pause. The pause doubles from RESTART_PAUSE_MIN_S to
 RESTART_PAUSE_MAX_S, and is reset once the bookie served for STEADY_S. The other bookies continue.
@@ -22,14 +22,13 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from math import ceil
 from typing import Final, TextIO
 
-from bookie.options import BookieOptions
-from bookie.several_options import flags_of
+from bookie.options import BOOKIE, BookieOptions
 from metadata.cancelling import cancel_and_wait
 from quire.errors import LocalClusterError
 from quire.local.child_process import ChildProcess, child_variables
+from quire.repair.options import REPAIR, RepairOptions
 from quire.server.server_log import LOGGER, ServerLog
 
 RESTART_PAUSE_MIN_S: Final = 1.0
@@ -133,7 +132,7 @@ class BookieGroup:
 
 
 def _child(options: BookieOptions, prefix: str | None) -> ChildProcess:
-    command = [sys.executable, "-m", "quire.cli.main", "bookie", "run", *flags_of(options)]
+    command = [sys.executable, "-m", "quire.cli.main", "bookie", "run", *BOOKIE.flags_of(options)]
     if not options.die_with_parent:
         command.append("--die-with-parent")
     if prefix is not None:
@@ -184,7 +183,11 @@ async def _keep(options: BookieOptions) -> None:
 
 def repair_command(options: BookieOptions) -> tuple[str, ...]:
     """Return the command of the process beside a bookie with these options."""
-    command = (sys.executable, "-m", "quire.cli.main", "repair", "run-worker", "--audit")
-    timeout = f"{ceil(options.session_timeout_s)}s"  # repair counts in sessions of writers (9.2)
-    flags = ("--metadata", options.metadata, "--session-timeout", timeout, "--die-with-parent")
-    return (*command, *flags)
+    own = RepairOptions(
+        metadata=options.metadata,
+        session_timeout_s=options.session_timeout_s,  # repair counts in sessions of writers (9.2)
+        audit=True,
+        die_with_parent=True,
+    )
+    command = (sys.executable, "-m", "quire.cli.main", "repair", "run-worker")
+    return (*command, *REPAIR.flags_of(own))

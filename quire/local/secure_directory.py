@@ -1,7 +1,7 @@
 """Directory with certificates for every role of a development cluster, and the files that use them.
 
 Leaves making certificates to `quire.local.development_certificates`, and the servers' options to
-`quire.server.security_options`.
+`quire.server.server_options`.
 
 Format: the authority (`ca.pem`); for each server role and each client `<name>.pem`,
 `<name>-key.pem`, and `<name>.toml`, a client's file (`quire.identity.client_file`) that the

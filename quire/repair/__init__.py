@@ -28,6 +28,8 @@ Imports the ledger client and the metadata; bookies and brokers do not import it
 - `worker`: repairs published ledgers, several at a time.
 - `auditor`: finds the ledgers that need repair, and publishes them.
 - `repair_process`: auditor and worker of one process.
+- `main`: that process; the only place that builds its real store and rng.
+- `options`: its options.
 
 Source: protocol section 9; docs/repair.md.
 """

@@ -4,7 +4,6 @@ stop.
 Leaves what a server serves to `bookie` and `broker_layer`; imports no other package of Quire.
 
 - `process`: a server on a loop until a signal, its parent's end or a failure.
-- `option_reading`: options from a file, variables and flags.
 - `server_log`: JSON log lines, a limited number of them.
 - `admin`: admin port: health, metrics and the routes of a server.
 - `token_check`: the token of an admin port, and a limit of wrong ones.
@@ -17,7 +16,7 @@ Leaves what a server serves to `bookie` and `broker_layer`; imports no other pac
 - `slow_work`: threads for work that takes milliseconds of processor time.
 - `descriptors`: limit of open files, and refusal of connections at it.
 - `listening`: opens addresses, checks clients' deadlines, and waits until connections finish.
-- `security_options`: options of security, and refusal to be open by accident.
+- `server_options`: options that servers of every kind have, and refusal to be open by accident.
 - `served_tls`: the certificate of a server process, its new files and its metrics.
 - `handshake_alert`: the alert that says to a client why its handshake failed.
 - `tls_listening`: addresses whose connections begin with TLS, within limits.

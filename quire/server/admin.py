@@ -1,7 +1,7 @@
 """Admin port of a server, over HTTP: health, metrics, and the routes of its caller.
 
 Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_http`, and where it
-may listen to `quire.server.security_options`, and counting wrong tokens to
+may listen to `quire.server.server_options`, and counting wrong tokens to
 `quire.server.token_check`.
 
 Invariants: with a token or with clients' certificates, every request but those for health needs one

@@ -8,12 +8,6 @@ from typing import ClassVar
 from quire.copyable import CopyableError
 
 
-class OptionError(CopyableError):
-    """An option is unknown, of the wrong type, or out of bounds."""
-
-    retriable: ClassVar[bool] = False
-
-
 class CannotListenError(CopyableError):
     """A server cannot listen on an address."""
 

@@ -1,7 +1,7 @@
 """TLS of one server process: its certificate for all its ports, new files, and metrics.
 
 Leaves accepting connections to `quire.server.tls_listening`, contexts to
-`quire.identity.server_tls`, and the options to `quire.server.security_options`.
+`quire.identity.server_tls`, and the options to `quire.server.server_options`.
 
 Invariants: the files are looked at each FILES_CHECK_S; files that cannot be used are logged once,
 and the server goes on with the certificate that it has.
@@ -15,16 +15,15 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from quire.identity.secret_files import read_secret
 from quire.identity.server_tls import ClientCertificates, ServerTls
 from quire.identity.tls import FILES_CHECK_S
 from quire.server.admin import AdminAccess
 from quire.server.metrics import counter, described_metric
 from quire.server.overriding import override
-from quire.server.security_options import CertificateOptions, TlsMode
 from quire.server.server_log import ServerLog
+from quire.server.server_options import CertificateOptions, TlsMode
 from quire.server.tls_listening import TlsCounters, TlsListening
-from quire.server.token_check import check_length
+from quire.server.token_check import read_token
 
 METRICS: Final = {
     "handshakes": counter("TLS handshakes begun."),
@@ -86,12 +85,10 @@ class ServedTls(Collector):
         Raises SecurityError.
         """
         options = self._options
-        token = read_secret(options.admin_token_file) if options.admin_token_file else ""
-        if token:
-            check_length(token, options.admin_token_file)
+        token = read_token(options.admin_token_file) if options.admin_token_file else ""
         if self._tls is None or options.tls_mode is not TlsMode.REQUIRED:
             return AdminAccess(token)
-        takes = options.tls_client_certificates != ClientCertificates.NONE
+        takes = options.takes_certificates
         wanted = ClientCertificates.REQUESTED if takes else ClientCertificates.NONE
         context = self._tls.following_context(wanted)
         rules, refused = options.principal_rules, self._tls.refused

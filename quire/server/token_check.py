@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from quire.identity.errors import SecretError
+from quire.identity.secret_files import read_secret
 from quire.identity.shares import network_of
 
 LOGINS_OF_ADDRESS_MAX: Final = 30
@@ -58,11 +59,15 @@ class TokenCheck:
         return False
 
 
-def check_length(token: str, path: str) -> None:
-    """Refuse the token of a file that is short enough to be guessed. Raises SecretError."""
+def read_token(path: str) -> str:
+    """Return the token in a file. Raises SecretError, also if it is so short that it could be
+    guessed.
+    """
+    token = read_secret(path)
     if len(token) < TOKEN_CHARACTERS_MIN:
         why = (
             f"its token has fewer than {TOKEN_CHARACTERS_MIN} characters, and could be guessed:"
             " make one with `quire tls init DIR --admin-token`"
         )
         raise SecretError(path, why)
+    return token

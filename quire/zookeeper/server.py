@@ -28,8 +28,8 @@ from metadata.store.embedded import (
     spawn_supervised,
 )
 from metadata.store.embedded_java import find_jars, find_java
-from quire.server.security_options import is_wildcard
 from quire.server.server_log import ServerLog
+from quire.server.server_options import is_wildcard
 from quire.zookeeper.options import ZooKeeperOptions
 
 if TYPE_CHECKING:

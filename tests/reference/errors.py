@@ -19,7 +19,7 @@ MODULES: Final = {
     ),
     "bookie": ("bookie.errors", "bookie.errors", "bookie.wire.errors"),
     "security": ("quire.identity.errors",),
-    "serving": ("quire.server.errors",),
+    "quire.server": ("quire.options", "quire.server.errors"),
     "broker_layer": (
         "broker_layer.errors",
         "broker_layer.kafka.errors",

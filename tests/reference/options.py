@@ -2,58 +2,49 @@
 
 import ast
 import inspect
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
-import bookie.options
-import broker_layer.options
-import quire.console.options
-import quire.gateway.options
-import quire.zookeeper.options
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
 from ledger_client.config import bounds_of
-from quire.server.option_reading import OptionInfo
+from quire.cli.servers import ROOMS, server_table
+from quire.options import Option, OptionTable
 from tests.reference.markdown import code, page, prose, table
 
 INTRODUCTION: Final = """\
-Options of servers are read from a TOML file, environment variables and flags, in ascending
-order ([operating.md](../operating.md#configuration)). Names end in their unit: `_s` is seconds,
-`_ms` milliseconds, `_bytes` bytes."""
+Options of servers are read from flags, a TOML file and environment variables, in descending
+order ([operating.md](../operating.md#configuration)). The type of a number has its unit; B is
+bytes. A running server follows a change of what is *live*; to change another, start it again."""
+TITLES: Final = {"zookeeper": "ZooKeeper"}
 INT64_MAX: Final = 2**63 - 1
 
 
 def options_page() -> str:
     """Return the page."""
-    return page(
-        "Options",
-        INTRODUCTION,
-        [
-            _server("Bookie", "bookie", bookie.options.OPTIONS),
-            _server("Broker", "broker", broker_layer.options.OPTIONS),
-            _server("Gateway", "gateway", quire.gateway.options.OPTIONS),
-            _server("Console", "console", quire.console.options.OPTIONS),
-            _server("ZooKeeper", "zookeeper", quire.zookeeper.options.OPTIONS),
-            _client(),
-            _topics(),
-        ],
-    )
+    servers = [_server(server_table(name)) for name in ROOMS]
+    return page("Options", INTRODUCTION, [*servers, _client(), _topics()])
 
 
-def _server(title: str, name: str, options: Mapping[str, OptionInfo]) -> str:
+def _server(options: OptionTable[Any]) -> str:
+    name = options.name
     head = (
-        f"## {title}\n\nTable `[{name}]` of the file, variables "
-        f"`QUIRE_{name.upper()}_<OPTION>`, flags `--option-name`."
+        f"## {TITLES.get(name, name.title())}\n\nTable `[{name}]` of the file, flags"
+        f" `--option-name`, variables `{options.variable_prefix}<OPTION>`."
     )
-    rows = (_option(each) for each in options.values())
+    rows = (_option(each) for each in options.options.values())
     return f"{head}\n\n" + table(["option", "type", "default", "bounds", "meaning"], rows)
 
 
-def _option(option: OptionInfo) -> list[str]:
-    bounds = "" if option.low is None else f"{option.low:,} to {option.high or 0:,}"
-    default = str(option.default).lower() if option.kind is bool else str(option.default)
-    return [code(option.name), option.kind.__name__, code(default), bounds, prose(option.help)]
+def _option(option: Option) -> list[str]:
+    facts = option.facts
+    file = "secret file" if facts.is_secret else "file" if facts.is_file else ""
+    kind = "choice" if option.choices else option.kind.__name__
+    kind = ", ".join(filter(None, (kind, option.unit, file, "live" if facts.is_live else "")))
+    bounds = ", ".join(map(code, option.choices)) if option.choices else option.bounds
+    if facts.is_required:
+        bounds = "required"
+    return [code(option.name), kind, code(option.shown_default), bounds, prose(facts.help)]
 
 
 def _client() -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from quire.identity.certificate_names import MappingRule, principal_of
 from quire.identity.principal import ANONYMOUS, Principal
-from quire.server.security_options import is_loopback
+from quire.server.server_options import is_loopback
 
 if TYPE_CHECKING:
     from broker_layer.server.access.logins import Logins

@@ -5,20 +5,19 @@ Leaves the bookie itself to `bookie.main`.
 
 import argparse
 import asyncio
+import os
 from pathlib import Path
 from typing import Final
 
 from bookie.errors import BookieError
 from bookie.main import format_bookie, run_bookie
-from bookie.options import OPTIONS, BookieOptions, load_options
-from bookie.several_options import has_several, load_several
+from bookie.options import BOOKIE, BookieOptions, has_several, load_several
 from quire.cli.output import Output
-from quire.cli.servers import load_given, read_config_file
+from quire.cli.servers import given_flags, load_given, read_config_file
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.local.bookie_group import BookieGroup, repair_beside
 from quire.operate.bookie_check import check_directory
-from quire.server.errors import OptionError
-from quire.server.option_reading import Value
+from quire.options import OptionError
 from quire.server.process import ServerProcess, run_server
 from quire.server.server_log import ServerLog
 
@@ -69,18 +68,14 @@ def _several(arguments: argparse.Namespace) -> tuple[BookieOptions, ...]:
     try:
         if text is None or not has_several(text):
             return ()
+        return load_several(text, os.environ, given_flags(arguments, BOOKIE))
     except OptionError as error:
         raise UsageError(str(error), try_next=TRY_NEXT) from error
-    return load_given(load_several, text, _flags(arguments), try_next=TRY_NEXT)
 
 
 def _options(arguments: argparse.Namespace) -> BookieOptions:
     text = read_config_file(arguments.config)
-    return load_given(load_options, text, _flags(arguments), try_next=TRY_NEXT)
-
-
-def _flags(arguments: argparse.Namespace) -> dict[str, Value | None]:
-    return {name: getattr(arguments, name) for name in OPTIONS}
+    return load_given(BOOKIE, text, given_flags(arguments, BOOKIE), try_next=TRY_NEXT)
 
 
 def _format(options: BookieOptions, prefix: str) -> str:

@@ -7,7 +7,7 @@ imported only when needed: a bookie's process should not load the client.
 import argparse
 
 from quire.cli.command_line import Noun, entry_id, later, ledger_id, not_negative, positive
-from quire.cli.servers import BOOKIE
+from quire.cli.servers import add_option_flags_later
 
 SERVER = "quire.cli.bookie.bookie_server"
 MANAGE = "quire.cli.bookie.bookie_manage"
@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         "create a bookie in an empty directory",
         needs_cluster=False,
     )
-    BOOKIE.add_flags(make, "store_true")
+    add_option_flags_later(make, "bookie")
     make.add_argument("--prefix", default="bookie", help="first part of its id (default: bookie)")
     run = noun.verb(
         "run",
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "run a bookie, or one for each [[bookie]] table of the file",
         needs_cluster=False,
     )
-    BOOKIE.add_flags(run, "store_true")
+    add_option_flags_later(run, "bookie")
     run.add_argument(
         "--format-if-empty", metavar="PREFIX", help="create a bookie first if there is none"
     )

@@ -2,5 +2,4 @@
 
 - `verbs`: verbs and their arguments.
 - `repair_manage`: what repair does, and what an operator changes of it.
-- `repair_server`: `run-auditor` and `run-worker`.
 """

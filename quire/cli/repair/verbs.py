@@ -1,15 +1,15 @@
 """Declaration of the verbs of `quire repair` and their arguments.
 
-Leaves the work to `repair_manage` and `repair_server`, which are imported only when needed.
+Leaves the work to `repair_manage`, and repair itself to `quire.repair.main`, which are imported
+only when needed.
 """
 
 import argparse
 
-from metadata.store.interface import SESSION_TIMEOUT_S
 from quire.cli.command_line import Noun, byte_rate, duration_s, later, ledger_id, positive
+from quire.cli.servers import add_option_flags_later, runs
 
 MANAGE = "quire.cli.repair.repair_manage"
-SERVER = "quire.cli.repair.repair_server"
 PAUSE_S_DEFAULT = 3600
 
 
@@ -56,24 +56,19 @@ def _add_job_verbs(noun: Noun) -> None:
 
 
 def _add_process_verbs(noun: Noun) -> None:
-    auditor = noun.verb(
-        "run-auditor", later(SERVER, "run_auditor"), "be a candidate for the auditor"
-    )
-    worker = noun.verb(
-        "run-worker", later(SERVER, "run_worker"), "repair ledgers, also without a bookie"
-    )
-    worker.add_argument("--audit", action="store_true", help="be a candidate for the auditor too")
-    for server in (auditor, worker):
-        server.add_argument(
+    for name, main, summary in (
+        ("run-auditor", "run_auditor", "be a candidate for the auditor"),
+        ("run-worker", "run_worker", "repair ledgers, also without a bookie"),
+    ):
+        handler = runs("repair", main)
+        verb = noun.verb(name, handler, summary, needs_cluster=False)
+        add_option_flags_later(verb, "repair")
+        verb.add_argument(
             "--session-timeout",
+            dest="session_timeout_s",
             type=duration_s,
-            default=SESSION_TIMEOUT_S,
             metavar="TIME",
-            help="session timeout, at least the longest of any client: an open ledger is recovered "
-            f"after its writer was gone for two of them (default: {SESSION_TIMEOUT_S:g}s)",
-        )
-        server.add_argument(
-            "--die-with-parent", action="store_true", help="stop when standard input ends"
+            help="the same as --session-timeout-s, such as 30s or 2m",
         )
 
 

@@ -32,7 +32,7 @@ from metadata.errors import InvalidTopicNameError, MetadataError
 from metadata.ids import BookieId
 from metadata.registry.registration import BookieRegistration
 from metadata.topics.topic import check_topic_name
-from quire.cli.command_line import METADATA_VARIABLE, metadata_address
+from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.cli.topic.topic_manage import open_brokers
 from quire.errors import CommandError, ExitCode, UsageError
@@ -43,6 +43,7 @@ from quire.operate.brokers import CHECK_LOGS
 from quire.operate.fields import Json
 from quire.operate.findings import names
 from quire.operate.topics import SEE_LIST, make_if_missing, topic_named
+from quire.options import METADATA_VARIABLE
 from quire.server.overriding import override
 
 POLL_MS: Final = 500

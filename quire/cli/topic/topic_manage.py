@@ -36,7 +36,6 @@ from metadata.topics.partition import PartitionKey
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
 from quire.cli.command_line import (
-    METADATA_VARIABLE,
     host_and_port,
     metadata_address,
     require_consent,
@@ -64,6 +63,7 @@ from quire.operate.topics import (
     topic_settings,
 )
 from quire.operate.watch import registered_brokers
+from quire.options import METADATA_VARIABLE
 
 SET_STEP: Final = 0
 DELETE_STEP: Final = 1

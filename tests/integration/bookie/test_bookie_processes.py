@@ -45,8 +45,8 @@ class Site:
             "die_with_parent": True,
             **options,
         }
-        load = "from bookie.options import load_options"
-        program = f"{load}; options = load_options(None, {{}}, {flags!r}); {code}"
+        load = "from bookie.options import BOOKIE"
+        program = f"{load}; options = BOOKIE.load(None, {{}}, {flags!r}); {code}"
         return await asyncio.create_subprocess_exec(
             sys.executable, *switches, "-c", program, stdin=PIPE, stdout=PIPE, stderr=PIPE
         )

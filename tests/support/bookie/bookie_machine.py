@@ -13,7 +13,7 @@ from typing import Self
 from bookie.bookie_process import BookieAddresses, BookieProcess
 from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
-from bookie.options import load_options
+from bookie.options import BOOKIE
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import (
     LedgerMetadata,
@@ -90,7 +90,7 @@ class Running:
         try:
             await disk.lock()
             process = BookieProcess(
-                load_options(None, {}, flags),
+                BOOKIE.load(None, {}, flags),
                 disk,
                 store,
                 machine.rng,

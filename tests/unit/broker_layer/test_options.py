@@ -2,10 +2,9 @@
 
 import pytest
 
-from broker_layer.options import authorizer_config, load_options
+from broker_layer.options import BROKER
 from broker_layer.security.authorizer import AuthorizerConfig
-from quire.server.errors import OptionError
-from quire.server.option_reading import Value
+from quire.options import OptionError, Value
 
 MAP = "BROKERS:PLAINTEXT,CLIENTS:PLAINTEXT"
 TWO = "BROKERS://127.0.0.1:1,CLIENTS://127.0.0.1:2"
@@ -13,7 +12,7 @@ BOTH: dict[str, Value] = {"listeners": TWO, "listener_security_protocol_map": MA
 
 
 def config(**flags: Value) -> AuthorizerConfig | None:
-    return authorizer_config(load_options(None, {}, flags))
+    return BROKER.load(None, {}, flags).authorizer_config
 
 
 def test_there_is_no_authorizer_by_default() -> None:

@@ -12,4 +12,5 @@ def test_it_waits_for_writers_as_long_as_the_bookies_session_says(tmp_path: Path
     options = BookieOptions(metadata="zk://a:1/q", data_dir=str(tmp_path), session_timeout_s=29.5)
     command = repair_command(options)
     arguments = parser().parse_args(command[command.index("run-worker") :])
-    assert (arguments.metadata, arguments.session_timeout) == ("zk://a:1/q", 30)
+    assert (arguments.metadata, arguments.session_timeout_s) == ("zk://a:1/q", 29.5)
+    assert (arguments.audit, arguments.die_with_parent) == (True, True)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker_layer.options import load_options
+from broker_layer.options import BROKER
 from broker_layer.security.login_options import LoginOptions
 from broker_layer.security.protocols import SecurityProtocol
 from quire.identity.sasl.mechanism import Mechanism
-from quire.server.errors import OptionError
+from quire.options import OptionError
 
 SHA_512, SHA_256 = Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256
 PLAIN, BEARER = Mechanism.PLAIN, Mechanism.OAUTHBEARER
@@ -20,13 +20,13 @@ TOKENS = {
 
 
 def options_of(**values: str) -> LoginOptions:
-    return load_options(None, {}, {**values})
+    return BROKER.load(None, {}, {**values})
 
 
 def test_scram_is_taken_without_an_option() -> None:
     for protocol in (WITH_TLS, WITHOUT):
         assert options_of().mechanisms(protocol) == (SHA_512, SHA_256)
-        options_of().check_logins(protocol)
+        assert not list(options_of().wrong_logins(protocol))
 
 
 def test_mechanisms_that_send_a_secret_need_tls() -> None:
@@ -49,14 +49,16 @@ def test_unknown_mechanisms_are_refused_with_the_known_ones(text: str) -> None:
 
 
 def test_tokens_need_keys_an_issuer_and_an_audience() -> None:
-    options_of(**TOKENS).check_logins(WITH_TLS)
+    assert not list(options_of(**TOKENS).wrong_logins(WITH_TLS))
     for name in list(TOKENS)[1:]:
-        with pytest.raises(OptionError, match=name):
-            options_of(**{**TOKENS, name: ""}).check_logins(WITH_TLS)
+        texts = options_of(**{**TOKENS, name: ""}).wrong_logins(WITH_TLS)
+        assert any(name in each for each in texts)
 
 
 def test_tokens_need_nothing_where_they_are_not_taken() -> None:
-    options_of(sasl_enabled_mechanisms="SCRAM-SHA-512,OAUTHBEARER").check_logins(WITHOUT)
+    assert not list(
+        options_of(sasl_enabled_mechanisms="SCRAM-SHA-512,OAUTHBEARER").wrong_logins(WITHOUT)
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,8 +67,10 @@ def test_tokens_need_nothing_where_they_are_not_taken() -> None:
 def test_keys_come_by_https_or_from_a_file(url: str) -> None:
     """A URL of another form was taken for a file, and each token was refused for it."""
     with pytest.raises(OptionError, match="sasl_oauth_jwks: a URL of a JWKS document begins"):
-        options_of(**{**TOKENS, "sasl_oauth_jwks": url}).check_logins(WITH_TLS)
-    options_of(**{**TOKENS, "sasl_oauth_jwks": "/etc/quire/jwks.json"}).check_logins(WITH_TLS)
+        options_of(**{**TOKENS, "sasl_oauth_jwks": url})
+    assert not list(
+        options_of(**{**TOKENS, "sasl_oauth_jwks": "/etc/quire/jwks.json"}).wrong_logins(WITH_TLS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_keys_come_by_https_or_from_a_file(url: str) -> None:
 def test_the_time_of_a_session_is_bounded(value: int, *, is_valid: bool) -> None:
     given = {"connections_max_reauth_ms": value}
     if is_valid:
-        assert load_options(None, {}, given).connections_max_reauth_ms == value
+        assert BROKER.load(None, {}, given).connections_max_reauth_ms == value
     else:
         with pytest.raises(OptionError, match="connections-max-reauth-ms must be from 0"):
-            load_options(None, {}, given)
+            BROKER.load(None, {}, given)

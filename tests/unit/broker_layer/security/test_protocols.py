@@ -2,11 +2,10 @@
 
 import pytest
 
-from broker_layer.options import BrokerOptions, load_options
+from broker_layer.options import BROKER, BrokerOptions
 from broker_layer.security.protocols import SecurityProtocol, protocols_of
-from quire.server.errors import OptionError
-from quire.server.option_reading import Value
-from quire.server.security_options import TlsMode
+from quire.options import OptionError, Value
+from quire.server.server_options import TlsMode
 
 FILES = {"tls_cert_file": "c", "tls_key_file": "k", "tls_ca_file": "a"}
 OPEN = "10.1.2.3"
@@ -100,7 +99,7 @@ def test_the_listeners_decide_whether_a_broker_uses_tls(listeners: str, mode: Tl
 )
 def test_a_broker_that_would_be_open_does_not_start(given: dict[str, Value], why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        load_options(None, {}, given)
+        BROKER.load(None, {}, given)
 
 
 @pytest.mark.parametrize(
@@ -116,4 +115,4 @@ def test_a_broker_that_would_be_open_does_not_start(given: dict[str, Value], why
     ],
 )
 def test_a_broker_with_tls_or_a_word_is_open_to_other_machines(given: dict[str, Value]) -> None:
-    load_options(None, {}, given)
+    BROKER.load(None, {}, given)

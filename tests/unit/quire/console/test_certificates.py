@@ -16,7 +16,9 @@ from quire.console.guard import Guard
 from quire.console.options import ConsoleOptions
 from quire.console.server import ConsoleServer
 from quire.identity.client_file import NO_IDENTITY, read_client_file
+from quire.identity.server_tls import ClientCertificates
 from quire.local.secure_directory import SecureDirectory
+from quire.server.server_options import TlsMode
 from tests.support.quire.console import Browser, path_of
 from tests.support.quire.memory_cluster import MemoryCluster
 
@@ -38,9 +40,9 @@ class World:
             metadata="zk://nowhere:1/cluster",
             port=0,
             allow_writes=True,
-            tls="required",
+            tls=TlsMode.REQUIRED,
             **self._directory.certificate_options("console"),  # type: ignore[arg-type]
-            tls_client_certificates="requested",
+            tls_client_certificates=ClientCertificates.REQUESTED,
             tls_principal_rules="RULE:^CN=([^,]+),.*$/$1/",
             admin_token_file=str(path / "token"),
             super_users=f"User:{OPERATOR}",

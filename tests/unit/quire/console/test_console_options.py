@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from quire.console.options import load_options
-from quire.server.errors import OptionError
+from quire.console.options import CONSOLE
+from quire.options import OptionError
 
 TLS: dict[str, str | bool] = {
     "tls": "required",
@@ -16,7 +16,7 @@ TLS: dict[str, str | bool] = {
 
 
 def test_the_defaults_are_for_this_machine_and_read_only() -> None:
-    options = load_options(None, {}, {})
+    options = CONSOLE.load(None, {}, {})
     assert options.host == "127.0.0.1"
     assert not options.allow_writes
 
@@ -24,8 +24,9 @@ def test_the_defaults_are_for_this_machine_and_read_only() -> None:
 def test_sources_override_each_other() -> None:
     text = '[console]\nport = 1\nbase_path = "/a"\nhost_names = "A.example, b"\n'
     variables = {"QUIRE_CONSOLE_PORT": "2", "QUIRE_METADATA": "zk://m:1/x"}
-    options = load_options(text, variables, {"port": 3})
+    options = CONSOLE.load(text, variables, {"port": 3})
     assert (options.port, options.base_path, options.metadata) == (3, "/a", "zk://m:1/x")
+    assert CONSOLE.load(text, variables, {}).port == 1
     assert options.names == ("a.example", "b")
 
 
@@ -45,12 +46,13 @@ def test_sources_override_each_other() -> None:
 )
 def test_bad_options_are_refused(flags: dict[str, str | bool], text: str) -> None:
     with pytest.raises(OptionError, match=text):
-        load_options(None, {}, flags)
+        CONSOLE.load(None, {}, flags)
 
 
 @pytest.mark.parametrize("role", ["super_users", "readers"])
 def test_roles_are_enough_for_other_machines(role: str) -> None:
-    assert load_options(None, {}, {**TLS, "host": "10.0.0.7", role: "User:ann"}).takes_certificates
+    options = CONSOLE.load(None, {}, {**TLS, "host": "10.0.0.7", role: "User:ann"})
+    assert options.has_certified_logins
 
 
 def test_a_token_is_enough_for_other_machines(tmp_path: Path) -> None:
@@ -60,4 +62,4 @@ def test_a_token_is_enough_for_other_machines(tmp_path: Path) -> None:
         "allow_plaintext": True,
         "admin_token_file": str(token),
     }
-    assert load_options(None, {}, flags).host == "10.0.0.7"
+    assert CONSOLE.load(None, {}, flags).host == "10.0.0.7"

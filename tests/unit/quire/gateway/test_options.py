@@ -2,10 +2,10 @@
 
 import pytest
 
-from bookie.options import load_options as load_bookie
-from broker_layer.options import load_options as load_broker
-from quire.gateway.options import load_options
-from quire.server.errors import OptionError
+from bookie.options import BOOKIE
+from broker_layer.options import BROKER
+from quire.gateway.options import GATEWAY
+from quire.options import OptionError
 
 
 @pytest.mark.parametrize(
@@ -23,16 +23,17 @@ from quire.server.errors import OptionError
 )
 def test_what_is_refused(text: str, why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        load_options(f"[gateway]\n{text}\n", {}, {})
+        GATEWAY.load(f"[gateway]\n{text}\n", {}, {})
 
 
 def test_servers_need_zookeeper_itself() -> None:
-    for load, table in ((load_bookie, "[bookie]\ndata_dir = 'x'"), (load_broker, "[broker]")):
+    for table in (BOOKIE, BROKER):
+        text = f"[{table.name}]\nmetadata = 'gateway://other:1'\n"
         with pytest.raises(OptionError, match="must start with zk://"):
-            load(f"{table}\nmetadata = 'gateway://other:1'\n", {}, {})
+            table.load(text, {}, {})
 
 
 def test_values_reach_the_limits() -> None:
-    options = load_options("[gateway]\nwatches_max = 7\n", {"QUIRE_GATEWAY_PORT": "5"}, {})
+    options = GATEWAY.load("[gateway]\nwatches_max = 7\n", {"QUIRE_GATEWAY_PORT": "5"}, {})
     assert (options.limits.watches_max, options.port) == (7, 5)
-    assert load_options(None, {}, {}).port == 2188
+    assert GATEWAY.load(None, {}, {}).port == 2188

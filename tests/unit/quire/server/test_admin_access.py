@@ -20,9 +20,9 @@ from quire.local.secure_directory import SecureDirectory
 from quire.server.admin import AdminAccess, AdminContent, AdminServer
 from quire.server.audit_log import LINES_PER_PEER_MAX
 from quire.server.overriding import override
-from quire.server.security_options import SecurityOptions
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import LINES_PER_EVENT_MAX, JsonFormatter, ServerLog
+from quire.server.server_options import SecurityOptions, TlsMode
 from quire.server.token_check import LOGINS_OF_ADDRESS_MAX
 
 TOKEN = "a secret of 24 characters"
@@ -115,7 +115,7 @@ async def test_a_certificate_is_enough_and_names_its_owner(
     (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(TOKEN)
     options = SecurityOptions(
-        tls="required",
+        tls=TlsMode.REQUIRED,
         **directory.certificate_options("bookie"),  # type: ignore[arg-type]
         tls_principal_rules="RULE:^CN=(.*?),.*$/$1/",
         admin_token_file=str(tmp_path / "token"),
@@ -144,7 +144,7 @@ async def test_only_some_principals_change_a_server(
     (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(TOKEN)
     options = SecurityOptions(
-        tls="required",
+        tls=TlsMode.REQUIRED,
         **directory.certificate_options("bookie"),  # type: ignore[arg-type]
         tls_principal_rules="RULE:^CN=(.*?),.*$/$1/",
         admin_token_file=str(tmp_path / "token"),

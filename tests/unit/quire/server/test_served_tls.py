@@ -11,9 +11,9 @@ from quire.local.development_certificates import DevelopmentAuthority
 from quire.local.secure_directory import SecureDirectory
 from quire.server import served_tls
 from quire.server.metrics import metrics_text
-from quire.server.security_options import SecurityOptions
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import LOGGER, ServerLog
+from quire.server.server_options import SecurityOptions, TlsMode
 
 HOUR_S = 3_600
 
@@ -39,7 +39,7 @@ async def test_new_files_are_loaded_and_unusable_ones_reported(
     directory = SecureDirectory(tmp_path / "old")
     directory.fill()
     files = directory.certificate_options("bookie")
-    options = SecurityOptions(tls="required", **files)  # type: ignore[arg-type]
+    options = SecurityOptions(tls=TlsMode.REQUIRED, **files)  # type: ignore[arg-type]
     tls = ServedTls("bookie", options, ServerLog(asyncio.get_running_loop().time))
     listening = tls.listening
     assert listening is not None

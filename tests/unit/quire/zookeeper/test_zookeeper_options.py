@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from quire.server.errors import OptionError
-from quire.server.option_reading import Value
-from quire.zookeeper.options import Member, load_options, parse_members
+from quire.options import OptionError, Value
+from quire.zookeeper.options import ZOOKEEPER, Member, parse_members
 from quire.zookeeper.server import java_command, settings_of
 
 THREE = "2=127.0.0.1:2889:3889 1=127.0.0.1:2888:3888 3=127.0.0.1:2890:3890"
@@ -54,24 +53,24 @@ def test_members_that_are_wrong(text: str, says: str) -> None:
             {"servers": THREE, "id": 1, "peers_on_all_addresses": True},
             "servers is all addresses",
         ),
-        ({"log_level": "loud"}, "log_level"),
+        ({"log_level": "loud"}, "--log-level"),
     ],
 )
 def test_options_that_are_refused(flags: dict[str, Value], says: str) -> None:
     with pytest.raises(OptionError, match=says):
-        load_options(None, {}, FLAGS | flags)
+        ZOOKEEPER.load(None, {}, FLAGS | flags)
 
 
 def test_other_machines_connect_where_that_is_wanted() -> None:
     text = '[zookeeper]\nhost = "0.0.0.0"\nallow_plaintext = true\n'
     variables = {"QUIRE_ZOOKEEPER_SERVERS": "1=zk1:2888:3888", "QUIRE_ZOOKEEPER_ID": "1"}
-    options = load_options(text, variables, FLAGS)
+    options = ZOOKEEPER.load(text, variables, FLAGS)
     assert options.host == "0.0.0.0"
     assert options.members == (Member(1, "zk1", 2888, 3888),)
 
 
 def test_the_settings_of_a_single_server() -> None:
-    settings = settings_of(load_options(None, {}, FLAGS), Path("/srv/zookeeper"))
+    settings = settings_of(ZOOKEEPER.load(None, {}, FLAGS), Path("/srv/zookeeper"))
     assert settings["clientPortAddress"] == "127.0.0.1"
     assert settings["admin.enableServer"] == "false"
     assert (settings["autopurge.snapRetainCount"], settings["autopurge.purgeInterval"]) == (3, 1)
@@ -80,7 +79,7 @@ def test_the_settings_of_a_single_server() -> None:
 
 
 def test_the_settings_of_a_server_of_three() -> None:
-    options = load_options(None, {}, FLAGS | {"servers": THREE, "id": 2, "heap_mb": 128})
+    options = ZOOKEEPER.load(None, {}, FLAGS | {"servers": THREE, "id": 2, "heap_mb": 128})
     settings = settings_of(options, Path("/srv/zookeeper"))
     assert settings["server.3"] == "127.0.0.1:2890:3890"
     assert (settings["initLimit"], settings["syncLimit"]) == (30, 5)

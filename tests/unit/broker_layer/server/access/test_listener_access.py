@@ -12,9 +12,9 @@ from broker_layer.server.access.listener_access import ListenerAccess
 from quire.identity.certificate_names import DEFAULT_RULES, parse_mapping_rules
 from quire.identity.principal import ANONYMOUS, Principal
 from quire.local.secure_directory import SecureDirectory
-from quire.server.security_options import SecurityOptions
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
+from quire.server.server_options import SecurityOptions, TlsMode
 from quire.server.tls_listening import TlsListening
 from tests.support.broker_layer.login_setting import LoginSetting
 
@@ -35,7 +35,7 @@ def tls(tmp_path: Path) -> TlsListening:
     directory = SecureDirectory(tmp_path)
     directory.fill()
     files = directory.certificate_options("bookie")
-    options = SecurityOptions(tls="required", **files)  # type: ignore[arg-type]
+    options = SecurityOptions(tls=TlsMode.REQUIRED, **files)  # type: ignore[arg-type]
     listening = ServedTls("broker", options, ServerLog(lambda: 0.0)).listening
     assert listening is not None
     assert isinstance(listening.context(), ssl.SSLContext)

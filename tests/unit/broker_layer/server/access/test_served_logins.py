@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.options import load_options
+from broker_layer.options import BROKER
 from broker_layer.security.protocols import SecurityProtocol
 from broker_layer.server.access.served_logins import ServedLogins
 from metadata.security.user_store import UserStore, UserTable
@@ -72,7 +72,7 @@ async def serving(
     table, setting = UserTable(store, rng), LoginSetting()
     if reads_users:
         await table.start()
-    served = ServedLogins(load_options(None, {}, {**given}), table, setting.parts, rng)
+    served = ServedLogins(BROKER.load(None, {}, {**given}), table, setting.parts, rng)
     try:
         await served.start(store)
         setting.use(served.of(protocol))

@@ -12,14 +12,13 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
-from broker_layer.options import load_options
+from broker_layer.options import BROKER
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.frame_assembler import KafkaFrameAssembler
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.fetch.fetch_sessions import FetchOwner, FetchPosition, FetchSessions
-from quire.server.errors import OptionError
-from quire.server.option_reading import with_options
+from quire.options import OptionError, with_options
 
 
 @given(
@@ -156,13 +155,13 @@ def test_invalid_listeners_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"listener|port|form|twice"):
         parse_listeners(text)
     with pytest.raises(OptionError):
-        load_options(None, {}, {"listeners": text})
+        BROKER.load(None, {}, {"listeners": text})
 
 
 def test_options_come_from_file_variables_and_flags() -> None:
     text = "[broker]\nbroker_id = 3\nrack = 'a'\nidle_s_max = 5\n[bookie]\nport = 1\n"
     variables = {"QUIRE_BROKER_RACK": "b", "QUIRE_METADATA": "zk://x/y", "QUIRE_BOOKIE_PORT": "2"}
-    options = load_options(text, variables, {"rack": "c"})
+    options = BROKER.load(text, variables, {"rack": "c"})
     assert (options.broker_id, options.rack, options.idle_s_max) == (3, "c", 5.0)
     assert options.metadata == "zk://x/y"
 
@@ -174,7 +173,7 @@ def test_options_reach_groups_transactions_and_new_topics() -> None:
         "group_session_timeout_min_ms": 100,
         "offsets_retention_ms": 5_000,
     }
-    options = load_options(None, {}, flags)
+    options = BROKER.load(None, {}, flags)
     defaults = control_config(options).topic_defaults
     assert defaults.value("min.insync.replicas") == "2"
     assert defaults.value("cleanup.policy") == "compact,delete"
@@ -188,7 +187,7 @@ def test_options_reach_groups_transactions_and_new_topics() -> None:
 
 
 def test_option_defaults_equal_config_defaults() -> None:
-    options = load_options(None, {}, {})
+    options = BROKER.load(None, {}, {})
     assert groups_config(options) == GroupsConfig()
     assert control_config(options) == ControlConfig()
 
@@ -211,7 +210,7 @@ def test_options_reach_configurations_of_equal_names() -> None:
         "offsets_retention_ms": 10,
         "offsets_retention_check_interval_ms": 11,
     }
-    options = load_options(None, {}, {**limits, **groups})
+    options = BROKER.load(None, {}, {**limits, **groups})
     assert with_options(BrokerLimits(), options) == BrokerLimits(**limits)  # type: ignore[arg-type]
     assert groups_config(options) == GroupsConfig(**groups)  # type: ignore[arg-type]
 
@@ -241,4 +240,4 @@ def test_invalid_options_are_refused(
     text: str | None, variables: dict[str, str], flags: dict[str, str | int | float | bool]
 ) -> None:
     with pytest.raises(OptionError):
-        load_options(text, variables, flags)
+        BROKER.load(text, variables, flags)

@@ -7,7 +7,7 @@ import pytest
 
 from ledger_client.config import ClientConfig
 from metadata.cancelling import cancel_and_wait
-from quire.cli.repair import repair_server
+from quire.repair import main
 from quire.repair.repair_process import RepairRoles
 from tests.until import until, within
 
@@ -18,11 +18,11 @@ async def test_a_client_file_that_cannot_be_read_is_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be about to be replaced: the process must not run on without repairing."""
-    monkeypatch.setattr(repair_server, "START_AGAIN_S", 0.01)
+    monkeypatch.setattr(main, "START_AGAIN_S", 0.01)
     stopping = asyncio.Event()
     address = f"{NOWHERE}?client={tmp_path / 'client.json'}"
     serving = asyncio.get_running_loop().create_task(
-        repair_server._serve(address, ClientConfig(), RepairRoles(), stopping)
+        main._serve(address, ClientConfig(), RepairRoles(), stopping)
     )
     try:
         await until(lambda: serving.done() or caplog.text.count("repair did not start") > 1)
@@ -39,6 +39,6 @@ async def test_a_defect_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> Non
     async def failing(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(repair_server, "_repair", failing)
+    monkeypatch.setattr(main, "_repair", failing)
     with pytest.raises(ZeroDivisionError):
-        await within(repair_server._serve(NOWHERE, ClientConfig(), RepairRoles(), asyncio.Event()))
+        await within(main._serve(NOWHERE, ClientConfig(), RepairRoles(), asyncio.Event()))

@@ -1,13 +1,12 @@
-"""Handler of `quire repair run-auditor|run-worker`: repair in this process.
+"""Process of repair: the only place that builds its real store and rng.
 
-Leaves repair itself to `quire.repair.repair_process`. Only this module builds its real store and
-rng.
+Leaves repair itself to `quire.repair.repair_process`, the tasks common to all server processes to
+`quire.server.process`, and the command line to `quire.cli`.
 
 Invariants: a failure to start is logged, and tried again after START_AGAIN_S; a defect ends the
 process, which its owner starts again.
 """
 
-import argparse
 import asyncio
 import logging
 import os
@@ -19,10 +18,8 @@ from ledger_client.cluster_access import identity_of
 from ledger_client.config import ClientConfig
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
-from quire.cli.command_line import metadata_address
-from quire.cli.output import Output
-from quire.errors import ExitCode
 from quire.identity.errors import SecurityError
+from quire.repair.options import RepairOptions
 from quire.repair.repair_process import RepairProcess, RepairRoles
 from quire.server.process import ServerProcess, first_of, run_server, wall_clock_ms
 from quire.server.server_log import LOGGER
@@ -32,23 +29,20 @@ START_AGAIN_S: Final = 5.0
 PROCESS_ID_PREFIX: Final = "repair"
 
 
-def run_auditor(arguments: argparse.Namespace, output: Output) -> int:
-    """Be a candidate for the auditor until a stop signal."""
-    return _run(arguments, output, RepairRoles(audits=True, copies=False))
+def run_auditor(options: RepairOptions) -> int:
+    """Be a candidate for the auditor until a stop signal; return the exit status."""
+    return _run(options, RepairRoles(audits=True, copies=False))
 
 
-def run_worker(arguments: argparse.Namespace, output: Output) -> int:
-    """Repair ledgers until a stop signal."""
-    return _run(arguments, output, RepairRoles(audits=arguments.audit, copies=True))
+def run_worker(options: RepairOptions) -> int:
+    """Repair ledgers until a stop signal; return the exit status."""
+    return _run(options, RepairRoles(audits=options.audit, copies=True))
 
 
-def _run(arguments: argparse.Namespace, output: Output, roles: RepairRoles) -> int:
-    output.results.flush()
-    level = "debug" if arguments.verbose else "info"
-    process = ServerProcess("repair", level, arguments.die_with_parent, failures=())
-    config = ClientConfig(session_timeout_s=arguments.session_timeout)
-    serve = partial(_serve, metadata_address(arguments), config, roles)
-    return ExitCode.REFUSED if run_server(process, serve) else ExitCode.DONE
+def _run(options: RepairOptions, roles: RepairRoles) -> int:
+    process = ServerProcess("repair", options.log_level, options.die_with_parent, failures=())
+    config = ClientConfig(session_timeout_s=options.session_timeout_s)
+    return run_server(process, partial(_serve, options.metadata, config, roles))
 
 
 async def _serve(
