@@ -290,6 +290,15 @@ def _option_of(declared: "Field[Any]") -> Option:
     return Option(declared.name, kind, is_optional, getattr(declared, "default"), facts)  # noqa: B009
 
 
+def check_values(declared: Declared) -> None:
+    """Raise ValueError if a value is none of its option."""
+    for name, each in described(type(declared)).items():
+        try:
+            each.typed(getattr(declared, name), name)
+        except OptionError as error:
+            raise ValueError(str(error)) from None
+
+
 def with_options(config: DeclaredT, options: Declared) -> DeclaredT:
     """Return `config` with the values of the options that are named like its fields."""
     names = [each.name for each in fields(config) if each.name in options.__dataclass_fields__]

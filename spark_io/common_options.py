@@ -11,14 +11,16 @@ Source: Spark design, "Reading".
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ledger_client import ClientConfig
 from metadata.errors import InvalidUriError
 from metadata.store.uri import parse_metadata_uri
+from quire import options
 from quire.identity.errors import SecretError
 from quire.identity.secret_files import read_ledger_password
+from quire.options import Value, described, known_name
 from spark_io.errors import OptionError
 
 EARLIEST: Final = "earliest"
@@ -208,35 +210,12 @@ def client_options(given: OptionReader) -> ClientOptions:
 
 def _config(given: OptionReader) -> ClientConfig:
     """Return the client's configuration; its fields are the options with the prefix `client.`."""
-    known = {each.name.lower(): each for each in fields(ClientConfig)}
-    changed: dict[str, int | float | bool | None] = {}
-    for name, text in given.prefixed(CLIENT_PREFIX).items():
-        wanted = known.get(name.replace("-", "_"))
-        if wanted is None:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {CLIENT_PREFIX}{near[0]}?" if near else f"known: {list(known)}"
-            raise OptionError(CLIENT_PREFIX + name, f"unknown: {hint}")
-        try:
-            is_optional = "None" in str(wanted.type)
-            changed[wanted.name] = _value_like(wanted.default, text, is_optional=is_optional)
-        except ValueError as error:
-            raise OptionError(CLIENT_PREFIX + name, str(error)) from error
+    known = described(ClientConfig)
+    changed: dict[str, Value] = {}
     try:
-        return ClientConfig(**changed)  # type: ignore[arg-type]  # each is of its default's type
-    except ValueError as error:
+        for written, text in given.prefixed(CLIENT_PREFIX).items():
+            name = known_name(written.replace("-", "_"), list(known), "option of the client")
+            changed[name] = known[name].parsed(text, CLIENT_PREFIX + written)
+        return ClientConfig(**changed)  # type: ignore[arg-type]  # each was checked by its option
+    except (options.OptionError, ValueError) as error:
         raise OptionError("client.*", str(error)) from error
-
-
-def _value_like(default: object, text: str, *, is_optional: bool) -> int | float | bool | None:
-    if isinstance(default, bool):
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{text!r} is neither true nor false")
-        return text.lower() == "true"
-    if text.lower() == "none" and is_optional:
-        return None
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} is not a number of at least 0")
-    if not isinstance(default, float) and value != int(value):
-        raise ValueError(f"{text!r} is not a whole number")
-    return value if isinstance(default, float) else int(value)

@@ -60,8 +60,10 @@ class Listener:
 
     def clashes(self, other: "Listener") -> bool:
         """Return whether the addresses of two listeners with one port are the same."""
-        hosts = {LOCAL_ADDRESS if each == LOCAL_NAME else each for each in (self.host, other.host)}
-        return len(hosts) == 1 or any(map(is_wildcard, hosts))
+        if is_wildcard(self.host) or is_wildcard(other.host):
+            return True
+        first, second = self.host, other.host
+        return first == second or {first, second} == {LOCAL_NAME, LOCAL_ADDRESS}
 
 
 @dataclass(frozen=True, slots=True)

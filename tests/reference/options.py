@@ -1,21 +1,18 @@
 """Page of every option of servers, clients and topics, from the option classes."""
 
-import ast
-import inspect
-from dataclasses import fields
 from typing import Any, Final
 
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
-from ledger_client.config import bounds_of
 from quire.cli.servers import ROOMS, server_table
-from quire.options import Option, OptionTable
+from quire.options import Option, OptionTable, described
 from tests.reference.markdown import code, page, prose, table
 
 INTRODUCTION: Final = """\
 Options of servers are read from flags, a TOML file and environment variables, in descending
 order ([operating.md](../operating.md#configuration)). The type of a number has its unit; B is
 bytes. A running server follows a change of what is *live*; to change another, start it again."""
+COLUMNS: Final = ["option", "type", "default", "bounds", "meaning"]
 TITLES: Final = {"zookeeper": "ZooKeeper"}
 INT64_MAX: Final = 2**63 - 1
 
@@ -32,11 +29,11 @@ def _server(options: OptionTable[Any]) -> str:
         f"## {TITLES.get(name, name.title())}\n\nTable `[{name}]` of the file, flags"
         f" `--option-name`, variables `{options.variable_prefix}<OPTION>`."
     )
-    rows = (_option(each) for each in options.options.values())
-    return f"{head}\n\n" + table(["option", "type", "default", "bounds", "meaning"], rows)
+    rows = (_option(each, each.shown_default) for each in options.options.values())
+    return f"{head}\n\n" + table(COLUMNS, rows)
 
 
-def _option(option: Option) -> list[str]:
+def _option(option: Option, default: str) -> list[str]:
     facts = option.facts
     file = "secret file" if facts.is_secret else "file" if facts.is_file else ""
     kind = "choice" if option.choices else option.kind.__name__
@@ -44,39 +41,15 @@ def _option(option: Option) -> list[str]:
     bounds = ", ".join(map(code, option.choices)) if option.choices else option.bounds
     if facts.is_required:
         bounds = "required"
-    return [code(option.name), kind, code(option.shown_default), bounds, prose(facts.help)]
+    return [code(option.name), kind, code(default), bounds, prose(facts.help)]
 
 
 def _client() -> str:
-    texts = _field_texts(ClientConfig)
-    rows = (
-        [
-            code(each.name),
-            code(str(each.default)),
-            "" if (bounds := bounds_of(each)) is None else bounds.text,
-            prose(texts.get(each.name, "")),
-        ]
-        for each in fields(ClientConfig)
-    )
+    rows = (_option(each, str(each.default)) for each in described(ClientConfig).values())
     head = (
         "## Client\n\nFields of `ledger_client.ClientConfig`; in Spark, options `client.<field>`."
     )
-    return f"{head}\n\n" + table(["field", "default", "bounds", "meaning"], rows)
-
-
-def _field_texts(kind: type) -> dict[str, str]:
-    """Return the text behind each field of a class."""
-    (tree,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(tree, ast.ClassDef)
-    texts, name = {}, ""
-    for node in tree.body:
-        match node:
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                continue
-            case ast.Expr(value=ast.Constant(value=str() as text)) if name:
-                texts[name] = text
-        name = ""
-    return texts
+    return f"{head}\n\n" + table(COLUMNS, rows)
 
 
 def _topics() -> str:
