@@ -286,8 +286,8 @@ def _option_of(declared: "Field[Any]") -> Option:
         (kind,) = (each for each in typing.get_args(kind) if each is not types.NoneType)
         is_optional = True
     assert isinstance(kind, type), f"{declared.name} has a type of a value"
-    facts: Facts = declared.metadata["facts"]
-    return Option(declared.name, kind, is_optional, getattr(declared, "default"), facts)  # noqa: B009
+    default: Any = declared.default
+    return Option(declared.name, kind, is_optional, default, declared.metadata["facts"])
 
 
 def check_values(declared: Declared) -> None:
