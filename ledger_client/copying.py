@@ -412,7 +412,7 @@ class FragmentCopier:
         limits, config = self._limits, self._config
         config = replace(config, read_bytes_max=limits.request_bytes_max)
         ranges = RangeReader(ledger, self._keys, self._pool, config, self._rng)
-        source = CopySource(ranges, plan.quorum, self._keys, config)
+        source = CopySource(ranges, plan.copies.quorum, self._keys, config)
         target = CopyTarget(plan.target, self._keys, self._pool, config)
         counts = CopyProgress(
             self._ledger_id, plan.first_entry_id, plan.target, 0, plan.entry_count, 0
@@ -421,9 +421,9 @@ class FragmentCopier:
         loop = asyncio.get_running_loop()
         try:
             for first, last in plan.ranges():
-                next_entry_id = first
+                next_entry_id = EntryId(first)
                 while next_entry_id <= last:
-                    piece = await source.read(next_entry_id, last)
+                    piece = await source.read(next_entry_id, EntryId(last))
                     next_entry_id = piece.next_entry_id
                     await wait_for_turn(self._throttle, piece.batch_bytes, piece.source)
                     if len(under_way) == limits.requests_at_once:

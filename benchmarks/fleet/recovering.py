@@ -16,8 +16,8 @@ from benchmarks.fleet.appending import Appending
 from benchmarks.fleet.assumptions import HOUR_S
 from benchmarks.fleet.ledgers import Hold, Ledger, Seat
 from benchmarks.fleet.world import World
-from ledger_client.protocol.quorum import covers
 from metadata.ids import BookieId
+from metadata.ledgers.copies import covers
 
 RECOVERY_WRITES = 3
 """Metadata writes of a takeover: recovery begun, ledger closed, next ledger created."""

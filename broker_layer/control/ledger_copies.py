@@ -12,25 +12,14 @@ Source: protocol rules 9.1, 9.9 and 11.2.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
-from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.copies import FragmentCopies, copies_of
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.ledgers.lost_entries import entries_left
 
 TOO_FEW: Final = "it has fewer members than it wants"
 NAMED_BY_REPAIR: Final = "repair has a job for it"
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentCopies:
-    """Copies of the entries of one fragment."""
-
-    members: tuple[BookieId, ...]
-    entry_count: int
-    wanted: int
-    """Number of members that it is to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +32,7 @@ class LedgerCopies:
     @property
     def members(self) -> tuple[BookieId, ...]:
         """All bookies that it names."""
-        return tuple(dict.fromkeys(each for one in self.fragments for each in one.members))
+        return tuple(dict.fromkeys(each for one in self.fragments for each in one.ensemble))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +49,11 @@ class Shortage:
     """Bytes of these entries, estimated from the length of the ledger."""
 
 
-def copies_of(ledger: LedgerMetadata) -> LedgerCopies | None:
+def ledger_copies(ledger: LedgerMetadata) -> LedgerCopies | None:
     """Return the copies of a ledger; None unless it is closed."""
     if ledger.last_entry_id is None or ledger.length is None:
         return None
-    firsts = [
-        *(each.first_entry_id for each in ledger.fragments),
-        EntryId(ledger.last_entry_id + 1),
-    ]
-    fragments = tuple(
-        FragmentCopies(
-            members=fragment.ensemble,
-            entry_count=sum(
-                end - begin + 1 for begin, end in entries_left(ledger.lost, first, after - 1)
-            ),
-            wanted=ledger.quorum.ensemble_size,
-        )
-        for fragment, (first, after) in zip(ledger.fragments, pairwise(firsts), strict=True)
-    )
-    return LedgerCopies(fragments, ledger.length)
+    return LedgerCopies(tuple(copies_of(ledger)), ledger.length)
 
 
 def shortage_of(
@@ -89,10 +64,10 @@ def shortage_of(
     short_count = 0
     lacks_members = False
     for fragment in copies.fragments:
-        if not fragment.entry_count:
+        if fragment.is_empty:
             continue
-        bad = {each: why for each in fragment.members if (why := why_short(each))}
-        is_small = len(fragment.members) < fragment.wanted
+        bad = {each: why for each in fragment.ensemble if (why := why_short(each))}
+        is_small = fragment.lacking_members > 0
         if bad or is_small:
             short_count += fragment.entry_count
         bookies |= bad

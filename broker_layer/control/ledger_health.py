@@ -21,7 +21,7 @@ from broker_layer.control.ledger_copies import (
     NAMED_BY_REPAIR,
     LedgerCopies,
     Shortage,
-    copies_of,
+    ledger_copies,
     shortage_of,
 )
 from broker_layer.log.topic_log import TopicLog
@@ -193,7 +193,7 @@ class LedgerHealth:
     async def _read(self, key: PartitionKey, ledger_id: LedgerId) -> None:
         try:
             ledger, _ = await self._ledgers.get(ledger_id)
-            copies = copies_of(ledger)
+            copies = ledger_copies(ledger)
         except (NodeNotFoundError, MetadataFormatError):
             copies = None
         known = self._known.setdefault(key, {})

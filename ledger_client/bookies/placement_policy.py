@@ -19,6 +19,7 @@ from statistics import median
 from typing import Final, Protocol
 
 from metadata.ids import BookieId
+from metadata.ledgers.copies import windows
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.location import Place
 from metadata.registry.registration import BookieRegistration
@@ -113,7 +114,7 @@ class SpreadSearch:
     ) -> None:
         self._order = order
         self._open = [p for p, bookie_id in enumerate(ensemble) if bookie_id is None]
-        self._write_sets = _write_sets(len(ensemble), write_quorum)
+        self._write_sets = windows(len(ensemble), write_quorum)
         self._numbers: dict[Place, int] = {}
         """The number of each host, by its place."""
         self._left: list[list[int]] = []
@@ -278,13 +279,6 @@ class SpreadSearch:
 
     def _has_open_neighbour(self, position: int) -> bool:
         return any(position in each and self._is_open(each) for each in self._write_sets)
-
-
-def _write_sets(size: int, width: int) -> list[tuple[int, ...]]:
-    """Return the positions of every write set; a single set if it is the complete ensemble."""
-    if width >= size:
-        return [tuple(range(size))]
-    return [tuple((start + i) % size for i in range(width)) for start in range(size)]
 
 
 def _most_groups(counts: Sequence[int], size: int, width: int) -> int:

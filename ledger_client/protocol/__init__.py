@@ -9,7 +9,6 @@
 - `membership`: what becomes of them: replace, leave or wait.
 - `suspicion`: bookies that are silent for too long (rule 5.7).
 - `known_answers`: answers that say what a bookie holds.
-- `quorum`: write sets and coverage (rule 3).
 - `read`: replica to read from, and what answers mean (rule 8.2).
 - `recovery`: recovery of one ledger (rule 7).
 - `recovery_events`: its events and actions.

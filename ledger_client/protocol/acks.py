@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import NO_ENTRY, EntryId
+from metadata.ledgers.copies import write_set_positions
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 BATCH_COST_BYTES: Final = 512

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from ledger_client.protocol.quorum import stripe_end, write_set_positions
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
-from metadata.ledgers.lost_entries import LostRange, entries_left
+from metadata.ledgers.copies import FragmentCopies, fragment_copies
+from metadata.ledgers.entry_ranges import Range
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 
 
 class CopyState(Enum):
@@ -82,36 +82,36 @@ class CopyPlan:
 
     ledger_id: LedgerId
     creation_token: UpdateToken
-    quorum: QuorumSpec
-    """The fragment's quorum, with its members at the time."""
-    first_entry_id: EntryId
-    last_entry_id: EntryId
-    """Below the first one if the fragment is empty."""
-    ensemble: tuple[BookieId, ...]
+    copies: FragmentCopies
+    """The fragment with its members and entries at the time."""
     target: BookieId
     position: int | None
     """Position that the target takes over; None if it is added after the last member."""
-    lost: tuple[LostRange, ...] = ()
-    """Entries whose loss was accepted when the copy began."""
+
+    @property
+    def first_entry_id(self) -> EntryId:
+        """First entry of the fragment."""
+        return self.copies.first_entry_id
 
     @property
     def ensemble_after(self) -> tuple[BookieId, ...]:
         """Members including the target."""
+        ensemble = self.copies.ensemble
         if self.position is None:
-            return (*self.ensemble, self.target)
-        return tuple(self.target if p == self.position else b for p, b in enumerate(self.ensemble))
+            return (*ensemble, self.target)
+        return tuple(self.target if p == self.position else b for p, b in enumerate(ensemble))
 
     def standing(self, now: LedgerMetadata) -> CopyState:
         """Return the fragment's standing in the current metadata."""
         if now.creation_token != self.creation_token:
             return CopyState.GONE
         index = _index_of(now, self.first_entry_id)
-        if index is None or _last_entry_of(now, index) != self.last_entry_id:
+        if index is None or now.last_entry_of(index) != self.copies.last_entry_id:
             return CopyState.CHANGED
         fragment = now.fragments[index]
         if fragment.ensemble == self.ensemble_after:
             return CopyState.NAMED
-        if fragment.ensemble != self.ensemble or self._takes_out_a_member(now):
+        if fragment.ensemble != self.copies.ensemble or self._takes_out_a_member(now):
             return CopyState.CHANGED
         return CopyState.MARKED if self.target in fragment.incoming else CopyState.UNMARKED
 
@@ -122,7 +122,7 @@ class CopyPlan:
         if not now.quorum.is_in_sync or now.state is LedgerState.CLOSED:
             return False
         members = now.last_fragment.ensemble
-        replaced = set(self.ensemble) - set(self.ensemble_after)
+        replaced = set(self.copies.ensemble) - set(self.ensemble_after)
         return bool(replaced) and (self.target not in members or not replaced.isdisjoint(members))
 
     def marked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
@@ -143,32 +143,14 @@ class CopyPlan:
             now, token
         )
 
-    def ranges(self) -> Iterator[tuple[EntryId, EntryId]]:
+    def ranges(self) -> Iterator[Range]:
         """Yield the ranges (first, last) that the target must hold, ascending."""
-        first, last = self.first_entry_id, self.last_entry_id
-        return _ranges_at(self.quorum, first, last, self.position, self.lost)
+        return self.copies.ranges_at(self.position)
 
     @property
     def entry_count(self) -> int:
         """Number of entries that the target must hold."""
-        if self.lost:
-            return sum(last - first + 1 for first, last in self.ranges())
-        return self._held_before(self.last_entry_id + 1) - self._held_before(self.first_entry_id)
-
-    def _held_before(self, entry_id: int) -> int:
-        """Return the number of entries below `entry_id` whose write set contains the position:
-        those of full cycles, and the rest.
-        """
-        quorum = self.quorum
-        if self.position is None or quorum.write_quorum == quorum.ensemble_size:
-            return entry_id
-        turn = quorum.ensemble_size * quorum.stripe_entries
-        turns, rest = divmod(entry_id, turn)
-        held = turns * quorum.write_quorum * quorum.stripe_entries
-        for first in range(0, rest, quorum.stripe_entries):
-            if self.position in write_set_positions(quorum, EntryId(first)):
-                held += min(quorum.stripe_entries, rest - first)
-        return held
+        return self.copies.count_at(self.position)
 
     def _other_marks(self, now: LedgerMetadata) -> tuple[BookieId, ...]:
         incoming = now.fragment_of(self.first_entry_id).incoming
@@ -189,13 +171,13 @@ def plan_copy(
     index = _index_of(now, first_entry_id)
     if index is None:
         return CopyRefused(f"no fragment starts at entry {first_entry_id}: read its metadata again")
-    last_entry_id = _last_entry_of(now, index)
-    if last_entry_id is None:
+    copies = fragment_copies(now, index)
+    if copies.last_entry_id is None:
         return CopyRefused(
             f"its last fragment, from entry {first_entry_id} on, can be copied only once the "
             "ledger is closed: close or recover it"
         )
-    ensemble = now.fragments[index].ensemble
+    ensemble = copies.ensemble
     if target in ensemble:
         if now.quorum.is_in_sync or replaces not in ensemble:
             return None
@@ -208,35 +190,7 @@ def plan_copy(
                 f"({', '.join(ensemble)}): name one of them for {target} to replace"
             )
         position = ensemble.index(replaces)
-    return CopyPlan(
-        now.ledger_id,
-        now.creation_token,
-        now.quorum_of(now.fragments[index]),
-        first_entry_id,
-        last_entry_id,
-        ensemble,
-        target,
-        position,
-        now.lost,
-    )
-
-
-def member_ranges(
-    now: LedgerMetadata, first_entry_id: EntryId, bookie_id: BookieId | None
-) -> Iterator[tuple[EntryId, EntryId]]:
-    """Yield the ranges (first, last) that a member of the closed fragment that starts at an entry
-    must hold, ascending, without lost entries (rule 9.7); None asks for the complete fragment.
-    """
-    index = now.fragment_index_of(first_entry_id)
-    fragment, last = now.fragments[index], _last_entry_of(now, index)
-    assert last is not None, "the fragment is closed"
-    position = None if bookie_id is None else fragment.ensemble.index(bookie_id)
-    return _ranges_at(now.quorum_of(fragment), first_entry_id, last, position, now.lost)
-
-
-def holds_entries(now: LedgerMetadata, first_entry_id: EntryId, bookie_id: BookieId | None) -> bool:
-    """Return whether `member_ranges` has any range."""
-    return next(member_ranges(now, first_entry_id, bookie_id), None) is not None
+    return CopyPlan(now.ledger_id, now.creation_token, copies, target, position)
 
 
 def stray_marks(now: LedgerMetadata) -> list[IncomingMark]:
@@ -262,30 +216,6 @@ def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version
     return now.state is not LedgerState.CLOSED or 0 <= version_now - version <= 1
 
 
-def _ranges_at(
-    quorum: QuorumSpec,
-    first: EntryId,
-    last: EntryId,
-    position: int | None,
-    lost: tuple[LostRange, ...],
-) -> Iterator[tuple[EntryId, EntryId]]:
-    """Yield the ranges of first..last at a position that are not lost; at any one, for None."""
-    is_striped = position is not None and quorum.write_quorum < quorum.ensemble_size
-    while first <= last:
-        end = min(stripe_end(quorum, first), last) if is_striped else last
-        if not is_striped or position in write_set_positions(quorum, first):
-            for low, high in entries_left(lost, first, end):
-                yield EntryId(low), EntryId(high)
-        first = EntryId(end + 1)
-
-
 def _index_of(metadata: LedgerMetadata, first_entry_id: EntryId) -> int | None:
     index = metadata.fragment_index_of(first_entry_id)
     return index if metadata.fragments[index].first_entry_id == first_entry_id else None
-
-
-def _last_entry_of(metadata: LedgerMetadata, index: int) -> EntryId | None:
-    """Return the last entry of a fragment; None while the fragment is open."""
-    if index + 1 < len(metadata.fragments):
-        return EntryId(metadata.fragments[index + 1].first_entry_id - 1)
-    return metadata.last_entry_id

@@ -21,9 +21,9 @@ from bookie.wire.errors import BatchError
 from ledger_client.batches import EntryBatch
 from ledger_client.digest import LedgerKeys
 from ledger_client.protocol.cutting import cut_batches
-from ledger_client.protocol.quorum import stripe_end
 from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.copies import stripe_end
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 JOINED_BELOW_BYTES: Final = 64 * 1024

@@ -8,8 +8,8 @@ Source: protocol rule 3.1; storage design, "The batch".
 from collections.abc import Iterator, Sequence
 
 from bookie.wire.batch import BATCH_ENTRIES_MAX
-from ledger_client.protocol.quorum import stripe_end
 from metadata.ids import EntryId
+from metadata.ledgers.copies import stripe_end
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from ledger_client.protocol.append_events import FailureKind
 from metadata.ids import BookieId
+from metadata.ledgers.copies import most_out
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 FALSE_FENCES_MAX: Final = 4
@@ -175,21 +176,14 @@ class EnsembleHealth:
         """
         found = [self.failed.get(b) or self._parked.get(b) for b in ensemble]
         out = [each is not None and each.kind not in _PRESENT for each in found]
-        return self._worst_window(out) <= self._quorum.write_quorum - self._quorum.ack_quorum
+        return most_out(self._quorum, out) <= self._quorum.write_quorum - self._quorum.ack_quorum
 
     def must_replace(self, ensemble: tuple[BookieId, ...]) -> bool:
         """Return whether some write set lacks its ack quorum, so that a delay must end
         (rule 5.4).
         """
         out = [self.is_out(b) for b in ensemble]
-        return self._worst_window(out) > self._quorum.write_quorum - self._quorum.ack_quorum
-
-    def _worst_window(self, out: list[bool]) -> int:
-        size = self._quorum.ensemble_size
-        return max(
-            sum(out[(start + i) % size] for i in range(self._quorum.write_quorum))
-            for start in range(size)
-        )
+        return most_out(self._quorum, out) > self._quorum.write_quorum - self._quorum.ack_quorum
 
 
 def positions_mask(ensemble: tuple[BookieId, ...], bookie_ids: Collection[BookieId]) -> int:

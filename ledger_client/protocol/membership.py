@@ -157,7 +157,7 @@ def members_with(
         return None
 
     def lacking(member: BookieId) -> int:
-        return sum(member not in fragment.ensemble for fragment in metadata.fragments[:-1])
+        return len(list(metadata.fragments_without(member)))
 
     giving_way = [b for b in ensemble if b in parked]
     if not giving_way and len(in_sync) < quorum.min_in_sync:

@@ -16,9 +16,9 @@ Source: protocol rules 3.2, 7.2, 7.3, 11.5.
 from dataclasses import replace
 
 from ledger_client.protocol.known_answers import KNOWN
-from ledger_client.protocol.quorum import covers
 from ledger_client.protocol.recovery_events import Fence, FenceAnswered, FenceFailed, Undecided
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.copies import covers
 from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from bookie.wire.messages import Status
-from ledger_client.protocol.quorum import negatives_needed, stripe_end, write_set
 from ledger_client.protocol.recovery_events import (
     FoundRun,
     RangeAnswered,
@@ -29,6 +28,7 @@ from ledger_client.protocol.recovery_events import (
     Undecided,
 )
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
+from metadata.ledgers.copies import is_striped, negatives_needed, stripe_end, write_set
 from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 CHUNK_ENTRIES: Final = 1024
@@ -251,7 +251,7 @@ class ReadPhase:
         return chunk.requests()
 
     def _chunk_entries(self) -> int:
-        if self._quorum.write_quorum == self._quorum.ensemble_size:
+        if not is_striped(self._quorum):
             return CHUNK_ENTRIES
         return min(CHUNK_ENTRIES, self._quorum.stripe_entries)
 
@@ -264,7 +264,7 @@ class ReadPhase:
         """
         furthest = min(first + CHUNK_ENTRIES - 1, ENTRY_ID_MAX)
         end = stripe_end(self._quorum, first)
-        if self._quorum.write_quorum == self._quorum.ensemble_size:
+        if not is_striped(self._quorum):
             while end + self._quorum.stripe_entries <= furthest:
                 end = EntryId(end + self._quorum.stripe_entries)
         return EntryId(min(end, furthest))

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client.protocol.cutting import cut_batches
-from ledger_client.protocol.quorum import write_set_positions
 from ledger_client.protocol.recovery_events import (
     ChooseReplacements,
     NoReplacement,
@@ -32,6 +31,7 @@ from ledger_client.protocol.recovery_events import (
 )
 from ledger_client.protocol.recovery_read import Stretch
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.copies import write_set_positions
 from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 SPAN_BYTES_MAX: Final = 1024 * 1024

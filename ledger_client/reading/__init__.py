@@ -7,7 +7,6 @@
 - `many_ledgers`: ranges of many ledgers, with the next ones under way.
 - `range_reader`: one range from any replica that can return it.
 - `verified_entries`: what of an answer can be trusted.
-- `entry_ranges`: arithmetic of ranges.
 - `replica_reading`: one bookie's copies, read from it directly.
 - `replica_entry`: one entry as one bookie stores it.
 - `replica_comparison`: two bookies' copies, compared.

@@ -16,10 +16,10 @@ from bookie.wire.messages import ReadLac, Status
 from ledger_client.bookies.pool import BookieCallError, BookiePool
 from ledger_client.errors import QuorumTimeoutError, UnauthorizedError
 from ledger_client.protocol.known_answers import KNOWN
-from ledger_client.protocol.quorum import covers
 from ledger_client.reading.followed_ledger import FollowedLedger
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import NO_ENTRY, BookieId, EntryId
+from metadata.ledgers.copies import covers
 
 Heard = tuple[int, Status | None, EntryId, str]
 """Position, status, last stored entry and reason."""

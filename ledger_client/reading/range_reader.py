@@ -35,12 +35,11 @@ from ledger_client.errors import (
 )
 from ledger_client.observability import EventCallback, ReplicaDamaged
 from ledger_client.protocol import read as p
-from ledger_client.protocol.quorum import stripe_end, write_set
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.backoff import Backoff
 from metadata.ids import BookieId, EntryId
-from metadata.ledgers.lost_entries import next_range
+from metadata.ledgers.copies import holders_of_entry, last_alike
 
 SPECULATIVE_PART: Final = 0.95
 SPECULATIVE_MULTIPLE: Final = 2.0
@@ -97,18 +96,7 @@ class RangeReader:
         """Return the last entry up to which a read from `first_entry_id` on has the same
         replicas, and only entries that are lost, or none.
         """
-        metadata = self._ledger.metadata
-        end = last_entry_id
-        index = metadata.fragment_index_of(first_entry_id) + 1
-        if index < len(metadata.fragments):
-            end = min(end, EntryId(metadata.fragments[index].first_entry_id - 1))
-        if metadata.quorum.write_quorum < metadata.quorum.ensemble_size:
-            end = min(end, stripe_end(metadata.quorum, first_entry_id))
-        lost = metadata.lost_range_of(first_entry_id)
-        if lost is not None:
-            return min(end, lost.last_entry_id)
-        following = next_range(metadata.lost, first_entry_id)
-        return end if following is None else min(end, EntryId(following.first_entry_id - 1))
+        return last_alike(self._ledger.metadata, first_entry_id, last_entry_id)
 
     def require_not_lost(self, entry_id: EntryId) -> None:
         """Raise EntryLostError if the loss of an entry was accepted (rule 8.6)."""
@@ -168,9 +156,7 @@ class RangeReader:
 
     def replicas(self, entry_id: EntryId) -> tuple[BookieId, ...]:
         """Return the bookies that hold an entry, according to the current metadata."""
-        metadata = self._ledger.metadata
-        fragment = metadata.fragment_of(entry_id)
-        return write_set(metadata.quorum_of(fragment), fragment, entry_id)
+        return holders_of_entry(self._ledger.metadata, entry_id)
 
     async def _attempt(
         self, replicas: tuple[BookieId, ...], first: EntryId, last: EntryId, deadline: float

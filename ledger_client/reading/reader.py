@@ -32,7 +32,6 @@ from ledger_client.handle import Handle, ledger_text
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import EventCallback
 from ledger_client.own_loop import ForkGuard, LoopGuard, in_own_loop
-from ledger_client.protocol.quorum import stripe_end
 from ledger_client.reading.followed_ledger import FollowedLedger, OwnWriter
 from ledger_client.reading.lac_reading import read_lac
 from ledger_client.reading.range_reader import RangeEntries, RangeReader
@@ -40,6 +39,7 @@ from ledger_client.reading.tailing import TailPoller
 from ledger_client.tasks import BackgroundTasks
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import ENTRY_ID_MAX, EntryId, LedgerId, Version
+from metadata.ledgers.copies import stripe_end
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.ledgers.ledger_store import LedgerStore
 

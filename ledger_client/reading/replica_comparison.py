@@ -14,8 +14,8 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from ledger_client.reading.entry_ranges import Range
 from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
+from metadata.ledgers.entry_ranges import Range
 
 
 class RangeVerdict(StrEnum):

@@ -17,8 +17,8 @@ from bookie.wire.messages import ListEntries, ReadEntries, Status
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys, verify
-from ledger_client.reading.entry_ranges import Range
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.entry_ranges import Range
 
 READ_BYTES: Final = 4 * 1024 * 1024
 CALL_TIMEOUT_S: Final = 15.0

@@ -30,12 +30,12 @@ from ledger_client.bookies.pool import BookieCallError, BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import UnauthorizedError
-from ledger_client.protocol.quorum import negatives_needed, stripe_end, write_set
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, Version
+from metadata.ledgers.copies import negatives_needed, stripe_end, write_set
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 SILENCE_S: Final = 0.5

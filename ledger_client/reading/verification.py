@@ -19,9 +19,10 @@ from crc32c import crc32c
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.entry_ranges import Range, entry_count, expected_ranges, merged, without
 from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
 from metadata.ids import BookieId
+from metadata.ledgers.copies import ranges_by_bookie
+from metadata.ledgers.entry_ranges import Range, merged, within, without
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 
@@ -42,8 +43,11 @@ class ReplicaReport:
 
     @property
     def is_well(self) -> bool:
-        """Whether every expected entry is present, undamaged, and equal to the other replicas."""
-        return not (self.missing or self.bad or self.differing or self.error)
+        """Whether every expected entry is present, undamaged, and equal to the other replicas. A
+        bookie without an expected entry may be away.
+        """
+        is_unread = self.expected and self.error
+        return not (self.missing or self.bad or self.differing or is_unread)
 
 
 async def verify_replicas(
@@ -56,18 +60,13 @@ async def verify_replicas(
     """Read all copies of entries 0..last from all bookies at the same time; return a report for
     each.
     """
-    expected = expected_ranges(ledger, last_entry_id)
+    expected = ranges_by_bookie(ledger, last_entry_id)
     reports = [ReplicaReport(bookie_id, ranges) for bookie_id, ranges in expected.items()]
     size = ledger.quorum.stripe_entries
     readers = [_ReplicaReader(pool, keys, report, size, on_verified) for report in reports]
     await asyncio.gather(*[reader.run() for reader in readers])
     _compare(reports, size)
     return reports
-
-
-def expected_count(ledger: LedgerMetadata, last_entry_id: int) -> int:
-    """Return the expected number of copies of entries 0..last."""
-    return sum(entry_count(ranges) for ranges in expected_ranges(ledger, last_entry_id).values())
 
 
 @dataclass(eq=False, repr=False)
@@ -113,12 +112,11 @@ def _compare(reports: list[ReplicaReport], stripe_entries: int) -> None:
     """Mark the stripes on which bookies disagree although they should hold the same entries."""
     seen: dict[tuple[int, tuple[Range, ...]], dict[int, list[ReplicaReport]]] = {}
     for report in reports:
-        unread = [*report.missing, *report.bad]
+        unread = merged([*report.missing, *report.bad])
         for stripe, digest in report.digests.items():
             bounds = (stripe * stripe_entries, (stripe + 1) * stripe_entries - 1)
-            outside = without([bounds], report.expected)
-            held = tuple(without([bounds], outside))
-            if report.error or without(held, unread) != list(held):
+            held = tuple(within(report.expected, *bounds))
+            if report.error or any(within(unread, *each) for each in held):
                 continue
             seen.setdefault((stripe, held), {}).setdefault(digest, []).append(report)
     for (_, held), by_digest in seen.items():

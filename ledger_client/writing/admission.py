@@ -20,12 +20,12 @@ from typing import Final
 from ledger_client.config import ClientConfig
 from ledger_client.errors import EntryTooLargeError, LedgerClosedError, LedgerError
 from ledger_client.protocol.append_errors import not_enough_in_sync
-from ledger_client.protocol.quorum import stripe_end
 from ledger_client.tasks import NextTick
 from ledger_client.writing.append_shell import AppendShell
 from ledger_client.writing.outbox import ENTRY_COST_BYTES, AppendWindow
 from ledger_client.writing.writer_watch import WriterWatch
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from metadata.ledgers.copies import stripe_end
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 EntryLike = bytes | bytearray | memoryview

@@ -300,9 +300,8 @@ def next_behind(
     to it now.
     """
     for bookie_id in metadata.last_fragment.ensemble:
-        for fragment in reversed(metadata.fragments):
-            is_lacking = bookie_id not in fragment.ensemble
-            if is_lacking and may_copy(fragment.first_entry_id, bookie_id):
+        for fragment in metadata.fragments_without(bookie_id):
+            if may_copy(fragment.first_entry_id, bookie_id):
                 return bookie_id, fragment
     return None
 

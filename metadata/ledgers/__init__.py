@@ -2,6 +2,8 @@
 
 - `ledger_metadata`: one ledger's metadata as a value, with the allowed transitions; pure.
 - `lost_entries`: its entries whose loss was accepted; pure.
+- `entry_ranges`: arithmetic on ranges of entries; pure.
+- `copies`: which bookies must hold which entries, and which copies are left; pure.
 - `payload_encryption`: facts about the encryption of its payloads; pure.
 - `ledger_owner`: the principal that created it; pure.
 - `codec`: its bytes.

@@ -9,7 +9,7 @@ distinct bookies; last entry id and length present exactly when CLOSED.
 Source: protocol rules 1.1, 1.4, 1.5, 5.1, 6.1, 7.1, 7.5, 9.1, 9.9.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -199,12 +199,25 @@ class LedgerMetadata:
         """Members of the last fragment that every earlier fragment names too: they hold each entry
         of the ledger (rule 11.2). Only meaningful in in-sync mode.
         """
-        earlier = [fragment.ensemble for fragment in self.fragments[:-1]]
-        return tuple(
-            member
-            for member in self.last_fragment.ensemble
-            if all(member in ensemble for ensemble in earlier)
-        )
+        members = self.last_fragment.ensemble
+        return tuple(each for each in members if not any(self.fragments_without(each)))
+
+    def fragments_without(self, bookie_id: BookieId) -> Iterator[Fragment]:
+        """Yield the fragments before the last one that do not name a bookie, the newest first: a
+        member of the last one catches up with these (rule 11.2).
+        """
+        earlier = reversed(self.fragments[:-1])
+        return (fragment for fragment in earlier if bookie_id not in fragment.ensemble)
+
+    def last_entry_of(self, index: int) -> EntryId | None:
+        """Return the last entry of a fragment, below its first one if it has no entry; None while
+        it is open.
+        """
+        end = self.last_entry_id
+        if index + 1 == len(self.fragments):
+            return end
+        before_next = EntryId(self.fragments[index + 1].first_entry_id - 1)
+        return before_next if end is None else min(end, before_next)
 
     def fragment_of(self, entry_id: EntryId) -> Fragment:
         """Return the fragment that contains, or would contain, an entry."""

@@ -78,6 +78,8 @@ def with_ranges(
 
 def entries_left(lost: Sequence[LostRange], first: int, last: int) -> list[tuple[int, int]]:
     """Return the parts of first..last that are not lost."""
+    if not lost:
+        return [(first, last)] if first <= last else []
     left: list[tuple[int, int]] = []
     begin = bisect_left(lost, first, key=lambda each: each.last_entry_id)
     for each in islice(lost, begin, None):

@@ -15,11 +15,11 @@ from itertools import combinations
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.cluster_access import Cluster, open_cluster
 from ledger_client.digest import LedgerKeys
-from ledger_client.protocol.quorum import covers
-from ledger_client.reading.entry_ranges import Range, without
 from ledger_client.reading.verification import ReplicaReport, verify_replicas
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import LedgerId
+from metadata.ledgers.copies import covers
+from metadata.ledgers.entry_ranges import Range, without
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 
 

@@ -1,6 +1,6 @@
 """`quire cluster`: creation, health, what losses of bookies would take, versions, and a report.
 
-Leaves checks to `quire.operate.health`, counting copies to `quire.operate.copy_counts`, the order
+Leaves checks to `quire.operate.health`, counting copies to `metadata.ledgers.copies`, the order
 of versions to `quire.operate.server_versions`, and the file of a report to `quire.operate.bundle`.
 
 A report is one file with what is known of a cluster, to report a problem. Payloads, passwords,
@@ -24,6 +24,7 @@ from ledger_client.cluster_access import Cluster, identity_of, open_cluster, wal
 from metadata.brokers.broker_registration import BrokerRegistration
 from metadata.errors import MetadataError, MetadataFormatError
 from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.copies import Loss, fewest_copies, loss_of
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.registry.cluster import create_cluster
 from metadata.registry.registration import BookieRegistration
@@ -41,7 +42,6 @@ from quire.operate.admin_api import AdminApiError, get_json, get_text
 from quire.operate.as_json import fragments_as_json, lost_as_json, registration_as_json
 from quire.operate.bookie_changes import NoSuchBookieError
 from quire.operate.bundle import Bundle
-from quire.operate.copy_counts import Loss, fewest_copies, loss_of
 from quire.operate.fields import Json
 from quire.operate.findings import EXAMPLES_MAX, LedgerFinding, by_advice
 from quire.operate.health import Health, check_health, health_as_json

@@ -1,7 +1,7 @@
 """Checks of the complete cluster in the background, so that no page waits for one.
 
 Leaves the check to `quire.operate.health`, reading all ledgers to `quire.operate.ledger_pass`, and
-which copies would be lost to `quire.operate.copy_counts`.
+which copies would be lost to `metadata.ledgers.copies`.
 
 Invariants: one check runs at a time; after each one there is a pause of at least REST times its
 length; a check that fails leaves the last result, with its age.
@@ -16,8 +16,8 @@ from typing import Final
 from ledger_client.cluster_access import Cluster
 from metadata.errors import MetadataError, MetadataFormatError
 from metadata.ids import BookieId
+from metadata.ledgers.copies import Loss, WriteSet, fewest_copies_of, loss_of, write_sets
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.operate.copy_counts import Loss, WriteSet, fewest_copies_of, loss_of, write_sets
 from quire.operate.health import Health, check_health
 from quire.operate.ledger_pass import LedgerPass, Read
 from quire.server.server_log import ServerLog

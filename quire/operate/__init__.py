@@ -9,7 +9,6 @@ Leaves questions and formats to `quire.cli` and `quire.console`.
 - `assessment`: ledgers that lack copies, and records that disagree.
 - `health`: health of a cluster: its bookies, and the copies of its ledgers.
 - `findings`: problems that a check found, and groups of ledgers with the same one.
-- `copy_counts`: copies that remain while some bookies are down.
 - `unknown_holdings`: what bookies hold and the metadata does not know.
 - `ledger_pass`: one pass over the metadata of all ledgers.
 - `bookie_changes`: changes of bookies, with the checks before them.

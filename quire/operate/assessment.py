@@ -1,8 +1,8 @@
 """Checks of a cluster's metadata: ledgers that lack copies, and records that contradict each
 other.
 
-Leaves reading the metadata to the commands, counting copies to `copy_counts`, and groups of ledgers
-to `findings`. Pure.
+Leaves reading the metadata to the commands, counting copies to `metadata.ledgers.copies`, and
+groups of ledgers to `findings`. Pure.
 
 Source: protocol rules 1.1, 3.1, 3.3, 9.1, 9.13; metadata design.
 """
@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import Final
 
 from bookie.storage.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, Reason, reasons_of
-from ledger_client.reading.entry_ranges import describe_ranges
 from metadata.ids import BookieId
+from metadata.ledgers.copies import bookies_with_entries, copies_of, fewest_copies, write_sets
+from metadata.ledgers.entry_ranges import describe_ranges
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
-from quire.operate.copy_counts import bookies_with_entries, fewest_copies, write_sets
 from quire.operate.findings import Finding, LedgerFinding, LedgerSample
 
 PLANNED_STATES: Final = (Lifecycle.DRAINING, Lifecycle.DRAINED)
@@ -223,12 +223,11 @@ def _short_findings(ledger: LedgerMetadata) -> list[LedgerFinding]:
     """List where an in-sync ledger continued, or was recovered, with fewer members (rule 11.5); a
     fragment without entries lacks no copies.
     """
-    wanted = ledger.quorum.write_quorum
-    short = [each for each in write_sets(ledger) if len(each.bookies) < wanted]
+    short = [each for each in copies_of(ledger) if each.lacking_members]
     if not short:
         return []
-    least = min(len(each.bookies) for each in short)
-    cause = f"entries lack copies: {least} of {wanted} exist"
+    least = min(len(each.ensemble) for each in short)
+    cause = f"entries lack copies: {least} of {short[0].wanted} exist"
     what = f"{cause} from entry {short[0].first_entry_id} on"
     advice = (
         "wait: an open ledger's writer copies to members that return; a closed ledger needs repair"
@@ -253,19 +252,15 @@ def ledger_host_warnings(
     """Warn if two copies of an entry are on one host although the bookies that are up are on
     enough hosts for all copies (rule 3.3).
     """
-    for fragment in ledger.fragments:
-        size, width = len(fragment.ensemble), ledger.quorum_of(fragment).write_quorum
-        for start in range(size):
-            members = [fragment.ensemble[(start + i) % size] for i in range(width)]
-            pair = _on_one_host([up[each] for each in members if each in up])
-            if pair is None:
-                continue
-            host_count = len(dict.fromkeys(each.place for each in up.values()))
-            if host_count < width:
+    for each in write_sets(ledger):
+        pair = _on_one_host([up[bookie_id] for bookie_id in each.bookies if bookie_id in up])
+        if pair is not None:
+            host_count = len(dict.fromkeys(bookie.place for bookie in up.values()))
+            if host_count < len(each.bookies):
                 return []
             one, other = pair
             what = (
-                f"entries from {fragment.first_entry_id} on have copies on {one.bookie_id} and"
+                f"entries from {each.first_entry_id} on have copies on {one.bookie_id} and"
                 f" {other.bookie_id}, both on host {one.place.host}; {host_count} hosts are up"
             )
             cause = f"entries have two copies on host {one.place.host}; {host_count} hosts are up"

@@ -29,7 +29,6 @@ from quire.errors import CommandError, ExitCode
 from quire.identity.client_file import ClientFile
 from quire.operate.admin_api import AdminApiError, AdminRefusedError, post_json
 from quire.operate.assessment import next_step
-from quire.operate.copy_counts import names_bookie
 from quire.operate.drain_plan import DrainPlan, drain_targets
 from quire.operate.fields import Json
 
@@ -160,7 +159,7 @@ async def naming_of(
         for bookie_id, naming in found.items():
             if isinstance(ledger, MetadataFormatError):
                 naming.unreadable.append(ledger_id)
-            elif names_bookie(ledger, bookie_id):
+            elif ledger.names(bookie_id):
                 naming.ledgers += 1
                 if len(naming.first) < LEDGERS_NAMED_MAX:
                     naming.first.append(ledger_id)

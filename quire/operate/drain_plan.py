@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from bookie.config import StorageConfig
 from metadata.ids import BookieId
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.ledgers.copies import FragmentCopies, bytes_on, copies_of
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import BookieLifecycle
-from quire.operate.copy_counts import bytes_on, names_bookie
 
 GIVEN_UP = "it holds entries that an unclean recovery gave up: delete the ledger"
 WEIGHT_MIN = 1e-3
@@ -69,7 +69,7 @@ class DrainPlan:
 
     def add(self, ledger: LedgerMetadata) -> None:
         """Count a ledger, if it names one of the bookies."""
-        named = [each for each in self.bookies if names_bookie(ledger, each)]
+        named = [each for each in self.bookies if ledger.names(each)]
         if not named:
             return
         self.ledgers += 1
@@ -103,14 +103,17 @@ class DrainPlan:
         drained = set(self.bookies)
         if any(not drained.isdisjoint(each.ensemble) for each in ledger.given_up):
             return GIVEN_UP
-        reasons = (self._blocked_in(each, drained) for each in ledger.fragments)
+        reasons = (self._blocked_in(each, drained) for each in copies_of(ledger))
         return next((each for each in reasons if each is not None), None)
 
-    def _blocked_in(self, fragment: Fragment, drained: set[BookieId]) -> str | None:
+    def _blocked_in(self, fragment: FragmentCopies, drained: set[BookieId]) -> str | None:
         leaving = sum(each in drained for each in fragment.ensemble)
         if not leaving:
             return None
         if sum(each not in fragment.ensemble for each in self.targets) < leaving:
             needed = len(fragment.ensemble)
             return f"needs {needed} other writable bookies, has {len(self.targets)}"
-        return None if any(each in self.up for each in fragment.ensemble) else NO_SOURCE
+        sets = fragment.holders.write_sets(fragment.quorum)
+        moved = (each for each in sets if not drained.isdisjoint(each))
+        has_sources = all(any(each in self.up for each in members) for members in moved)
+        return None if has_sources else NO_SOURCE

@@ -13,6 +13,7 @@ from typing import Final
 from ledger_client.cluster_access import Cluster
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.copies import bookies_with_entries, fewest_copies
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.auditor_election import read_auditor_id
@@ -33,7 +34,6 @@ from quire.operate.assessment import (
     planned_warnings,
     state_findings,
 )
-from quire.operate.copy_counts import bookies_with_entries, fewest_copies
 from quire.operate.fields import Json
 from quire.operate.findings import Finding, LedgerFinding, LedgerGroups, LedgerSample
 

@@ -16,6 +16,7 @@ from typing import Final
 from ledger_client.cluster_access import Cluster
 from metadata.errors import NodeNotFoundError
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, LedgerId
+from metadata.ledgers.copies import copies_of
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.repair.auditor_election import read_auditor_id
 from metadata.repair.claims import Claim, ClaimStore
@@ -86,16 +87,17 @@ def _spans_without_repair(
     closed = closed_fragments(ledger)
     last = ledger.last_entry_id if ledger.state is LedgerState.CLOSED else None
     end = ENTRY_ID_MAX if last is None else last
-    ends = [*(each.first_entry_id - 1 for each in ledger.fragments[1:]), end]
-    for fragment, fragment_end in zip(ledger.fragments, ends, strict=True):
+    for fragment in copies_of(ledger):
+        first = fragment.first_entry_id
+        fragment_end = end if fragment.last_entry_id is None else fragment.last_entry_id
         if bookie_id not in fragment.ensemble:
-            yield fragment.first_entry_id, min(fragment_end, end), Unrepaired.NOT_A_MEMBER
+            yield first, fragment_end, Unrepaired.NOT_A_MEMBER
         elif fragment not in closed:
-            yield fragment.first_entry_id, fragment_end, Unrepaired.OPEN
+            yield first, fragment_end, Unrepaired.OPEN
         else:
             for each in ledger.lost:
-                first = max(each.first_entry_id, fragment.first_entry_id)
-                yield first, min(each.last_entry_id, fragment_end, end), Unrepaired.LOST
+                last_lost = min(each.last_entry_id, fragment_end)
+                yield max(each.first_entry_id, first), last_lost, Unrepaired.LOST
     if last is not None:
         yield last + 1, ENTRY_ID_MAX, Unrepaired.AFTER_THE_END
 
@@ -227,7 +229,7 @@ class Explanation:
         lacks = [CAUSES[each.cause].format(each.replaces) for each in needs if not each.is_lost]
         if any(each.is_lost for each in needs):
             lacks.insert(0, NO_COPY)
-        is_open = fragment not in closed_fragments(self.ledger)
+        is_open = first not in [each.first_entry_id for each in closed_fragments(self.ledger)]
         away = [each for each in fragment.ensemble if self.standings.of(each) is not Standing.GOOD]
         if is_open and away:
             lacks.append(f"{', '.join(away)}: the open fragment's writer replaces it")

@@ -7,18 +7,24 @@ Invariants: only entries of closed fragments are repaired, and only on a member 
 what a bookie holds besides, for example after the end of the ledger, needs no copy, and neither do
 entries whose loss was accepted.
 
-Source: protocol rules 9.9, 9.12 and 9.16.
+Source: protocol rules 9.12 and 9.16.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
-from ledger_client.reading.entry_ranges import Range
-from metadata.ids import BookieId, EntryId
+from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.ledgers.entry_ranges import Range, within
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from metadata.ledgers.lost_entries import entries_left
 from metadata.repair.scrub import BadRange
 from quire.repair.needs import closed_fragments
+
+MissingRanges = Mapping[LedgerId, Mapping[BookieId, tuple[Range, ...]]]
+"""The first missing ranges of bookies, by ledger."""
+
+NO_MISSING_RANGES: Final[MissingRanges] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +48,15 @@ def bad_entries(
 ) -> list[BadEntries]:
     """Return what can be repaired of the ranges that a bookie reports, in the order of entries."""
     found: list[BadEntries] = []
-    starts = [each.first_entry_id for each in ledger.fragments[1:]]
-    ends = [*(EntryId(start - 1) for start in starts), ledger.last_entry_id]
-    for fragment, end_id in zip(closed_fragments(ledger), ends, strict=False):
-        if bookie_id not in fragment.ensemble or end_id is None:
+    for fragment in closed_fragments(ledger):
+        if bookie_id not in fragment.ensemble:
             continue
+        needed = fragment.ranges
         for each in reported:
-            first = max(each.first_entry_id, fragment.first_entry_id)
-            last = min(each.last_entry_id, end_id)
             if each.ledger_id == ledger.ledger_id:
                 found += [
                     BadEntries(bookie_id, EntryId(begin), EntryId(end))
-                    for begin, end in entries_left(ledger.lost, first, last)
+                    for begin, end in within(needed, each.first_entry_id, each.last_entry_id)
                 ]
     return sorted(found, key=lambda each: each.first_entry_id)
 
@@ -66,3 +69,21 @@ def missing_entries(missing: Mapping[BookieId, Iterable[Range]]) -> list[BadEntr
         for first, last in ranges
     ]
     return sorted(found, key=lambda each: each.first_entry_id)
+
+
+async def lacking(
+    wanted: Iterable[Range], held: AsyncIterator[Range]
+) -> AsyncGenerator[Range, None]:
+    """Yield the parts of the wanted ranges that are not held; both ascend."""
+    have = await anext(held, None)
+    for begin, last in wanted:
+        first = begin
+        while first <= last:
+            while have is not None and have[1] < first:
+                have = await anext(held, None)
+            if have is None or have[0] > last:
+                yield first, last
+                break
+            if have[0] > first:
+                yield first, have[0] - 1
+            first = have[1] + 1

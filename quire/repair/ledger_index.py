@@ -21,15 +21,14 @@ from types import MappingProxyType
 from typing import Final
 
 from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.copies import Holders
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
-from quire.repair.missing.wanted import NO_MISSING_RANGES, MissingRanges
+from quire.repair.bad_entries import NO_MISSING_RANGES, MissingRanges
 from quire.repair.needs import (
-    Holders,
     RepairClass,
     class_of_fragment,
     class_with_absent,
     class_without_copies,
-    closed_fragments,
     holders_of,
     lost_members,
 )
@@ -303,12 +302,12 @@ def shape_of(ledger: LedgerMetadata) -> Shape:
     """Return the shape of a ledger."""
     is_closed = ledger.state is LedgerState.CLOSED
     incoming = [each for fragment in ledger.fragments for each in fragment.incoming]
-    is_left_to_writer = not closed_fragments(ledger)
-    left_out = (*ledger.given_up, *(ledger.fragments[:-1] if is_left_to_writer else ()))
+    closed = holders_of(ledger)
+    left_out = (*ledger.given_up, *(() if closed else ledger.fragments[:-1]))
     others = [each for fragment in left_out for each in fragment.ensemble]
     return Shape(
         ledger.quorum,
-        holders_of(ledger),
+        closed,
         () if is_closed else tuple(sorted(ledger.last_fragment.ensemble)),
         tuple(sorted(dict.fromkeys(incoming))),
         tuple(sorted(dict.fromkeys(others))),
@@ -327,7 +326,7 @@ def _without_copies(
 
 def _misplaced_share(shape: Shape, places: Places) -> float:
     misplaced = sum(
-        misplaced_member(each.ensemble, shape.quorum, places) is not None for each in shape.closed
+        misplaced_member(each, shape.quorum, places) is not None for each in shape.closed
     )
     return misplaced / len(shape.closed) if misplaced else 0.0
 

@@ -36,11 +36,11 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     UnauthorizedError,
 )
-from ledger_client.protocol.copy import IncomingMark, holds_entries
-from ledger_client.protocol.quorum import write_set
+from ledger_client.protocol.copy import IncomingMark
 from ledger_client.recovery.missing_writers import MissingWriters
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ledgers.copies import fragment_copies, holders_of_entry
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.scrub_store import Scrubs
@@ -140,7 +140,7 @@ class LedgerRepair:
             if need is None or _is_given_up(unmet):
                 break
             try:
-                holds = holds_entries(ledger, need.first_entry_id, need.replaces)
+                holds = _holds_entries(ledger, need)
                 if holds:
                     keys = keys or await keys_of(ledger, self._services.pool)
                 used = keys if holds else LedgerKeys.with_master_key(ledger, NO_KEY)
@@ -267,8 +267,7 @@ class LedgerRepair:
         except LedgerError as error:
             entry_id = error.entry_id
             if isinstance(error, QuorumTimeoutError) and entry_id is not None:
-                fragment = ledger.fragment_of(EntryId(entry_id))
-                sources = write_set(ledger.quorum_of(fragment), fragment, EntryId(entry_id))
+                sources = holders_of_entry(ledger, entry_id)
                 if self._ranges.cannot_return(ledger.ledger_id, EntryId(entry_id), sources):
                     return Blocked(f"{error}: {NEXT_STEP_UNREADABLE}")
             return Postponed(str(error))
@@ -314,17 +313,23 @@ class LedgerRepair:
         return chosen if isinstance(chosen, Shortage) else chosen[position]
 
 
+def _holds_entries(ledger: LedgerMetadata, need: Need) -> bool:
+    """Return whether the bookie that is needed must hold any entry."""
+    copies = fragment_copies(ledger, ledger.fragment_index_of(need.first_entry_id))
+    position = None if need.replaces is None else copies.ensemble.index(need.replaces)
+    return copies.count_at(position) > 0
+
+
 def _not_better(ledger: LedgerMetadata, need: Need, places: Places) -> dict[BookieId, str]:
     """Return the bookies to which a move would not make the spread better."""
     if need.cause is not Cause.MISPLACED or need.replaces is None:
         return {}
-    fragment = ledger.fragment_of(need.first_entry_id)
-    ensemble, quorum = fragment.ensemble, ledger.quorum_of(fragment)
+    holders = fragment_copies(ledger, ledger.fragment_index_of(need.first_entry_id)).holders
     return {
         each: "it is in no better place"
         for each in places.known
-        if each not in ensemble
-        and not is_better_place(ensemble, quorum, places, need.replaces, each)
+        if each not in holders.ensemble
+        and not is_better_place(holders, ledger.quorum, places, need.replaces, each)
     }
 
 

@@ -13,17 +13,17 @@ Entries whose loss was accepted need no copy.
 Source: protocol rules 9.1, 9.6, 9.7, 9.9, 9.13, 9.17 and 11.2.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from itertools import chain
 from typing import Final
 
 from metadata.ids import BookieId, EntryId
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
-from metadata.ledgers.lost_entries import entries_left
+from metadata.ledgers.copies import FragmentCopies, Holders, copies_of, is_striped
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
 from metadata.repair.jobs import MOVING_URGENCY
-from quire.repair.spread import NO_PLACES, Places, misplaced_member, write_sets
+from quire.repair.spread import NO_PLACES, Places, misplaced_member
 from quire.repair.standing import Standing, Standings
 
 
@@ -84,85 +84,47 @@ def needs_of(
     only if it needs nothing else. A fragment without entries is not short of members.
     """
     needs: list[Need] = []
-    for fragment, holders in _holders_by_fragment(ledger):
-        first, lost = fragment.first_entry_id, lost_members(holders, ledger.quorum, standings)
+    for fragment in closed_fragments(ledger):
+        lost = lost_members(fragment.holders, ledger.quorum, standings)
         for bookie_id in fragment.ensemble:
             cause = CAUSES.get(standings.of(bookie_id))
             if cause is not None:
+                first = fragment.first_entry_id
                 needs.append(Need(first, bookie_id, cause, bookie_id in lost))
-        if ledger.quorum.is_in_sync and not holders.empty_starts:
-            missing = ledger.quorum.ensemble_size - len(fragment.ensemble)
-            needs += [Need(first, None, Cause.SHORT, bool(lost))] * missing
+        short = Need(fragment.first_entry_id, None, Cause.SHORT, bool(lost))
+        needs += [short] * fragment.lacking_members
     return needs or _moves_of(ledger, places)
 
 
 def _moves_of(ledger: LedgerMetadata, places: Places) -> list[Need]:
     moves: list[Need] = []
     for fragment in closed_fragments(ledger):
-        member = misplaced_member(fragment.ensemble, ledger.quorum_of(fragment), places)
+        member = misplaced_member(fragment.holders, ledger.quorum, places)
         if member is not None:
             moves.append(Need(fragment.first_entry_id, member, Cause.MISPLACED))
     return moves
 
 
-def closed_fragments(ledger: LedgerMetadata) -> tuple[Fragment, ...]:
+def closed_fragments(ledger: LedgerMetadata) -> tuple[FragmentCopies, ...]:
     """Return the fragments that repair may copy: those whose entries are final. Of an open in-sync
     ledger only the writer copies (rule 11.2).
     """
     if ledger.state is LedgerState.CLOSED:
-        return ledger.fragments
-    return () if ledger.quorum.is_in_sync else ledger.fragments[:-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Holders:
-    """Bookies that hold the entries of a closed fragment."""
-
-    ensemble: tuple[BookieId, ...]
-    empty_starts: tuple[int, ...] = ()
-    """First positions of the write sets that hold no entry, or only lost ones."""
+        return tuple(copies_of(ledger))
+    return () if ledger.quorum.is_in_sync else tuple(copies_of(ledger))[:-1]
 
 
 def holders_of(ledger: LedgerMetadata) -> tuple[Holders, ...]:
     """Return the different holders of the closed fragments of a ledger. Bookies that all hold
     every entry are sorted, so that few ensembles differ.
     """
-    return tuple(dict.fromkeys(holders for _, holders in _holders_by_fragment(ledger)))
+    return tuple(dict.fromkeys(map(_holders, closed_fragments(ledger))))
 
 
-def _holders_by_fragment(ledger: LedgerMetadata) -> Iterator[tuple[Fragment, Holders]]:
-    ends = [each.first_entry_id - 1 for each in ledger.fragments[1:]]
-    if ledger.last_entry_id is not None:
-        ends.append(ledger.last_entry_id)
-    for fragment, end in zip(closed_fragments(ledger), ends, strict=False):
-        is_shared = _hold_all(ledger, fragment)
-        ensemble = tuple(sorted(fragment.ensemble)) if is_shared else fragment.ensemble
-        yield fragment, Holders(ensemble, empty_starts(ledger, fragment, end))
-
-
-def _hold_all(ledger: LedgerMetadata, fragment: Fragment) -> bool:
-    """Return whether each member of a fragment holds every entry of it."""
-    quorum = ledger.quorum_of(fragment)
-    return quorum.write_quorum == quorum.ensemble_size
-
-
-def empty_starts(ledger: LedgerMetadata, fragment: Fragment, last: int) -> tuple[int, ...]:
-    """Return the first positions of a fragment's write sets that need no copies."""
-    left = entries_left(ledger.lost, fragment.first_entry_id, last)
-    if _hold_all(ledger, fragment):
-        return () if left else (0,)
-    quorum = ledger.quorum_of(fragment)
-    size, turn = quorum.stripe_entries, quorum.stripe_entries * quorum.ensemble_size
-
-    def held_below(entry_id: int, start: int) -> int:
-        turns, rest = divmod(entry_id, turn)
-        return turns * size + max(0, min(size, rest - start * size))
-
-    return tuple(
-        start
-        for start in range(quorum.ensemble_size)
-        if all(held_below(a, start) == held_below(b + 1, start) for a, b in left)
-    )
+def _holders(fragment: FragmentCopies) -> Holders:
+    if is_striped(fragment.quorum):
+        return fragment.holders
+    return Holders(tuple(sorted(fragment.ensemble)), fragment.empty_starts)
 
 
 def class_of(
@@ -221,17 +183,10 @@ def lost_members(holders: Holders, quorum: QuorumSpec, standings: Standings) -> 
     return frozenset(
         chain.from_iterable(
             members
-            for members in _held_write_sets(holders, quorum)
+            for members in holders.write_sets(quorum)
             if all(standings.of(each) is Standing.GONE for each in members)
         )
     )
-
-
-def _held_write_sets(holders: Holders, quorum: QuorumSpec) -> Iterator[tuple[BookieId, ...]]:
-    """Yield the write sets that hold entries."""
-    for start, members in enumerate(write_sets(holders.ensemble, quorum)):
-        if start not in holders.empty_starts:
-            yield members
 
 
 def class_of_fragment(
@@ -243,7 +198,7 @@ def class_of_fragment(
     ensemble, wanted = holders.ensemble, quorum.write_quorum
     lost = lost_members(holders, quorum, standings)
     good = wanted
-    for members in _held_write_sets(holders, quorum):
+    for members in holders.write_sets(quorum):
         without = [each for each in members if not standings.has_copy(each)]
         if not without or not lost.issuperset(without):
             good = min(good, len(members) - len(without))

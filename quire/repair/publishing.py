@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ledger_client.reading.entry_ranges import describe_ranges
 from metadata.ids import LedgerId
+from metadata.ledgers.entry_ranges import describe_ranges
 from metadata.repair.jobs import BYTES_MAX, Job, JobName, JobState
 from quire.repair.ledger_index import RankedLedger, RepairPlan
 from quire.repair.needs import RepairClass

@@ -31,9 +31,9 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     UnauthorizedError,
 )
-from ledger_client.protocol.quorum import write_set
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.ledgers.copies import holders_of_entry
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.scrub import NEVER_SCRUBBED
 from metadata.repair.scrub_store import Scrubs, ScrubStore
@@ -197,9 +197,7 @@ class RangeRepair:
             return Deleted()
         except (EntryNotFoundError, DigestMismatchError, QuorumTimeoutError) as error:
             entry_id = EntryId(bad.first_entry_id if error.entry_id is None else error.entry_id)
-            fragment = ledger.fragment_of(entry_id)
-            sources = write_set(ledger.quorum_of(fragment), fragment, entry_id)
-            others = [each for each in sources if each != target]
+            others = [each for each in holders_of_entry(ledger, entry_id) if each != target]
             is_slow = not self.cannot_return(ledger.ledger_id, entry_id, others)
             if isinstance(error, QuorumTimeoutError) and is_slow:
                 return Postponed(str(error))  # no change would end a block

@@ -26,7 +26,7 @@ from metadata.ids import BookieId, LedgerId
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.scrub import BadRange
-from quire.repair.missing.wanted import MissingRanges
+from quire.repair.bad_entries import MissingRanges
 from quire.repair.standing import Standing
 
 SEEN_AFTER_S: Final = 30.0

@@ -7,15 +7,18 @@ Invariants: a move makes a write set span more racks, or as many racks and more 
 write set span fewer, so a series of moves ends. A fragment is not moved while the place of a member
 is not known: the member is away, and it may be the one in another rack.
 
-Source: protocol rules 3.1, 3.3 and 9.17.
+Write sets without entries need no place.
+
+Source: protocol rules 3.3 and 9.17.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from metadata.ids import BookieId
+from metadata.ledgers.copies import Holders
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.location import Place
 from metadata.registry.registration import BookieRegistration
@@ -47,59 +50,40 @@ def places_of(registered: Mapping[BookieId, BookieRegistration], standings: Stan
     )
 
 
-def write_sets(
-    ensemble: tuple[BookieId, ...], quorum: QuorumSpec
-) -> Iterator[tuple[BookieId, ...]]:
-    """Yield the different write sets of an ensemble, by their first positions (rule 3.1)."""
-    size = len(ensemble)
-    if quorum.is_in_sync or quorum.write_quorum == size:
-        yield ensemble
-        return
-    for start in range(size):
-        yield tuple(ensemble[(start + i) % size] for i in range(quorum.write_quorum))
-
-
-def misplaced_member(
-    ensemble: tuple[BookieId, ...], quorum: QuorumSpec, places: Places
-) -> BookieId | None:
+def misplaced_member(holders: Holders, quorum: QuorumSpec, places: Places) -> BookieId | None:
     """Return a member whose copies can move to a better place; None if there is none."""
-    if any(each not in places.known for each in ensemble):
+    if any(each not in places.known for each in holders.ensemble):
         return None
-    before, most = _spans(ensemble, quorum, places.known), _most(ensemble, quorum, places)
+    before, most = _spans(holders, quorum, places.known), _most(holders.ensemble, quorum, places)
     if all(each == most for each in before):
         return None
-    for target in _different_targets(ensemble, places):
-        for member in ensemble:
-            if _is_better(before, _spans(_moved(ensemble, member, target), quorum, places.known)):
+    for target in _different_targets(holders.ensemble, places):
+        for member in holders.ensemble:
+            after = _spans(_moved(holders, member, target), quorum, places.known)
+            if _is_better(before, after):
                 return member
     return None
 
 
 def is_better_place(
-    ensemble: tuple[BookieId, ...],
-    quorum: QuorumSpec,
-    places: Places,
-    member: BookieId,
-    target: BookieId,
+    holders: Holders, quorum: QuorumSpec, places: Places, member: BookieId, target: BookieId
 ) -> bool:
     """Return whether copies of a member are in a better place on a bookie that is not one."""
-    if any(each not in places.known for each in (*ensemble, target)):
+    if any(each not in places.known for each in (*holders.ensemble, target)):
         return False
-    before = _spans(ensemble, quorum, places.known)
-    return _is_better(before, _spans(_moved(ensemble, member, target), quorum, places.known))
+    before = _spans(holders, quorum, places.known)
+    return _is_better(before, _spans(_moved(holders, member, target), quorum, places.known))
 
 
 _Spans = list[tuple[int, int]]
-"""By write set: its number of racks and of hosts."""
+"""By write set that may have entries: its number of racks and of hosts."""
 
 
-def _spans(
-    ensemble: tuple[BookieId, ...], quorum: QuorumSpec, known: Mapping[BookieId, Place]
-) -> _Spans:
+def _spans(holders: Holders, quorum: QuorumSpec, known: Mapping[BookieId, Place]) -> _Spans:
     spans: _Spans = []
-    for members in write_sets(ensemble, quorum):
-        hosts = dict.fromkeys(known[each] for each in members)
-        spans.append((len(dict.fromkeys(each.rack for each in hosts)), len(hosts)))
+    for members in holders.write_sets(quorum):
+        hosts = dict.fromkeys([known[each] for each in members])
+        spans.append((len(dict.fromkeys([each.rack for each in hosts])), len(hosts)))
     return spans
 
 
@@ -115,10 +99,9 @@ def _most(ensemble: tuple[BookieId, ...], quorum: QuorumSpec, places: Places) ->
     return min(size, len(racks)), min(size, len(hosts))
 
 
-def _moved(
-    ensemble: tuple[BookieId, ...], member: BookieId, target: BookieId
-) -> tuple[BookieId, ...]:
-    return tuple(target if each == member else each for each in ensemble)
+def _moved(holders: Holders, member: BookieId, target: BookieId) -> Holders:
+    ensemble = tuple([target if each == member else each for each in holders.ensemble])
+    return Holders(ensemble, holders.empty_starts)
 
 
 def _different_targets(ensemble: tuple[BookieId, ...], places: Places) -> list[BookieId]:

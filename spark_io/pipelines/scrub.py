@@ -23,6 +23,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.reading.verification import ReplicaReport, verify_replicas
 from ledger_client.sync import LedgerClient
 from metadata.ids import LedgerId
+from metadata.ledgers.copies import copies_of
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from spark_io.errors import SparkIoError
 from spark_io.ledgers.options import ReadOptions
@@ -31,7 +32,7 @@ from spark_io.workers import client_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ledger_client.reading.entry_ranges import Range
+    from metadata.ledgers.entry_ranges import Range
 
 MISSING: Final = "missing"
 CORRUPT: Final = "corrupt"
@@ -182,7 +183,7 @@ async def _scrub_ledger(
     finally:
         pool.detach(ledger_id)
     found = [each for report in reports for each in _of_report(ledger_id, report)]
-    return found + list(_short_fragments(ledger, last))
+    return found + list(_short_fragments(ledger))
 
 
 def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[BadRange]:
@@ -201,16 +202,13 @@ def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[BadRange]:
             yield BadRange(ledger_id, first, last, bookie, kind)
 
 
-def _short_fragments(ledger: LedgerMetadata, last_entry_id: int) -> Iterator[BadRange]:
+def _short_fragments(ledger: LedgerMetadata) -> Iterator[BadRange]:
     """Yield the fragments of an in-sync ledger that have too few members."""
-    wanted = ledger.quorum.ensemble_size
-    ends = [fragment.first_entry_id - 1 for fragment in ledger.fragments[1:]] + [last_entry_id]
-    for fragment, end in zip(ledger.fragments, ends, strict=True):
-        count = len(fragment.ensemble)
-        if count < wanted and fragment.first_entry_id <= end:
-            why = f"{count} members of {wanted}"
-            first = int(fragment.first_entry_id)
-            yield BadRange(int(ledger.ledger_id), first, int(end), "", UNDER_REPLICATED, why)
+    for each in copies_of(ledger):
+        if each.lacking_members and each.last_entry_id is not None:
+            why = f"{len(each.ensemble)} members of {each.wanted}"
+            first, last = int(each.first_entry_id), int(each.last_entry_id)
+            yield BadRange(int(ledger.ledger_id), first, last, "", UNDER_REPLICATED, why)
 
 
 def _as_row(finding: BadRange) -> tuple[int, int, int, str, str, str]:

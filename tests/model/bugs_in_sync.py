@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from bookie.wire.messages import Status
-from ledger_client.protocol import acks, quorum, recovery_fence, recovery_read
+from ledger_client.protocol import acks, recovery_fence, recovery_read
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
@@ -16,6 +16,8 @@ from ledger_client.protocol.ensemble import EnsembleHealth
 from ledger_client.protocol.membership import ParkFailed, Shrink, ShrinkingMembership
 from ledger_client.protocol.recovery_write import WriteBackPhase
 from metadata.ids import EntryId
+from metadata.ledgers import copies
+from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from tests.model.patches import Patches
 
@@ -23,10 +25,10 @@ from tests.model.patches import Patches
 def a_member_is_in_sync_before_its_copy_is_whole(patches: Patches) -> None:
     original = CopyPlan.ranges
 
-    def ranges(self: Any) -> Iterator[tuple[EntryId, EntryId]]:
+    def ranges(self: Any) -> Iterator[Range]:
         for first, last in original(self):
             if first < last:
-                yield first, EntryId(last - 1)
+                yield first, last - 1
 
     patches.set(CopyPlan, "ranges", ranges)
 
@@ -182,7 +184,7 @@ def recovery_needs_a_majority_of_members(patches: Patches) -> None:
 
 def recovery_waits_for_one_member_alone(patches: Patches) -> None:
     def is_covered(self: Any) -> bool:
-        return quorum.covers(self._quorum, self.known_positions)
+        return copies.covers(self._quorum, self.known_positions)
 
     patches.set(recovery_fence.FencePhase, "is_covered", property(is_covered))
 

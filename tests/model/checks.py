@@ -12,7 +12,7 @@ ended, every recoverer has ended, and one more recovery, without faults, ends an
 Source: protocol, "Invariants that the simulation checks"; rules 4.5, 6.1, 7.3-7.5.
 """
 
-from ledger_client.protocol.quorum import write_set
+from metadata.ledgers.copies import write_set
 from tests.model.bookies import NOT_HELD
 from tests.model.in_sync_checks import InSyncChecks
 from tests.model.protocols import DONE, FIRST

@@ -146,7 +146,7 @@ class MemberSteps:
         """Return whether the target lives, and for each entry a member that holds it."""
         if world.lost >> NAMES.index(plan.target) & 1:
             return False
-        sources = [NAMES.index(name) for name in plan.ensemble]
+        sources = [NAMES.index(name) for name in plan.copies.ensemble]
         live = [source for source in sources if not world.lost >> source & 1]
         missing = self._missing(world, plan)
         return all(any(self._holds(world, source, each) for source in live) for each in missing)

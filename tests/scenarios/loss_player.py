@@ -12,8 +12,9 @@ Events:
 
 from collections.abc import Mapping, Sequence
 
-from ledger_client.reading.entry_ranges import Range, expected_ranges
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
+from metadata.ledgers.copies import ranges_by_bookie
+from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_metadata import LedgerState
 from quire.repair.losses.lost_ranges import BookieAnswers, accepted_end, judge_losses
 from tests.scenarios import words as w
@@ -30,7 +31,7 @@ class LossPlayer:
         last = int(setup["last"]) if "last" in setup else None
         state = LedgerState.IN_RECOVERY if last is None else LedgerState.CLOSED
         self._ledger = w.ledger(quorum, fragments, state, last or 0, 0)
-        found = expected_ranges(self._ledger, BEYOND if last is None else last)
+        found = ranges_by_bookie(self._ledger, BEYOND if last is None else last)
         self._answers = {each: BookieAnswers(each, ranges) for each, ranges in found.items()}
 
     def play(self, words: Sequence[str]) -> list[str]:

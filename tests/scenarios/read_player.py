@@ -36,10 +36,10 @@ from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import EntryLostError, LedgerError
 from ledger_client.protocol import read as p
-from ledger_client.protocol.quorum import write_set
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId, Version
+from metadata.ledgers.copies import write_set
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.store.interface import Cancel, WatchCallback
 from tests.scenarios import words as w

@@ -21,18 +21,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from ledger_client.protocol.copy import CopyPlan, CopyRefused, CopyState, plan_copy
-from ledger_client.reading.entry_ranges import Range
 from ledger_client.recovery.missing_writers import MissingWriters, OpenAction
 from metadata.errors import InvalidLifecycleChangeError
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.copies import ranges_on
+from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.registry.location import Place
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed
 from metadata.repair.scrub import BadRange
-from quire.repair.bad_entries import bad_entries
-from quire.repair.missing.wanted import lacking, wanted_ranges
+from quire.repair.bad_entries import bad_entries, lacking
 from quire.repair.needs import RepairClass, class_of, holders_of, needs_of
 from quire.repair.retries import Changes, Retries
 from quire.repair.spread import NO_PLACES, Places
@@ -146,7 +146,7 @@ class RepairPlayer:
 
     def _listed(self, bookie_id: BookieId, ranges: str) -> list[str]:
         async def missing() -> list[Range]:
-            wanted = wanted_ranges(self._ledger, bookie_id)
+            wanted = ranges_on(self._ledger, bookie_id)
             return [each async for each in lacking(wanted, _each(_ranges(ranges)))]
 
         return [f"missing {first}..{last}" for first, last in asyncio.run(missing())]

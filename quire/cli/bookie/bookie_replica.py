@@ -15,11 +15,12 @@ from bookie.wire.messages import Status
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.entry_ranges import expected_ranges, without
 from ledger_client.reading.replica_comparison import ComparedRange, RangeVerdict, compare_replicas
 from ledger_client.reading.replica_entry import DigestVerdict, StoredEntry, read_stored_entry
 from ledger_client.reading.replica_reading import ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.ledgers.copies import ranges_by_bookie
+from metadata.ledgers.entry_ranges import without
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger.ledger_manage import password_of
@@ -94,7 +95,7 @@ class _Findings:
         self._ledger = ledger
         self._names = {RangeVerdict.ONLY_A: b, RangeVerdict.ONLY_B: a}
         self._last = -1 if ledger.last_entry_id is None else ledger.last_entry_id
-        self._expected = expected_ranges(ledger, self._last)
+        self._expected = ranges_by_bookie(ledger, self._last)
 
     def judge(self, compared: ComparedRange) -> str | None:
         first, last, verdict = compared
@@ -204,7 +205,7 @@ def _named(ledger: LedgerMetadata, bookie_id: BookieId, entry_id: int | None) ->
         return ""
     if ledger.last_entry_id is not None and entry_id > ledger.last_entry_id:
         return f": the ledger ends at entry {ledger.last_entry_id}"
-    expected = expected_ranges(ledger, entry_id)
+    expected = ranges_by_bookie(ledger, entry_id)
     named = [each for each, ranges in expected.items() if ranges and ranges[-1][1] == entry_id]
     if bookie_id in named:
         return ", though the ledger's metadata names it for this entry: the copy is missing"

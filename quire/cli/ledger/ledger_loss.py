@@ -23,9 +23,9 @@ from ledger_client.cluster_access import (
     wall_clock_ms,
 )
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.entry_ranges import Range, describe_ranges, entry_count
 from ledger_client.recovery.missing_writers import SESSIONS
 from metadata.ids import LedgerId, Version
+from metadata.ledgers.entry_ranges import Range, describe_ranges, entry_count
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import SESSION_TIMEOUT_S, find

@@ -25,11 +25,12 @@ from ledger_client import (
 )
 from ledger_client.cluster_access import open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.entry_ranges import describe_ranges
-from ledger_client.reading.verification import ReplicaReport, expected_count, verify_replicas
+from ledger_client.reading.verification import ReplicaReport, verify_replicas
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from metadata.errors import MetadataFormatError
 from metadata.ids import LedgerId
+from metadata.ledgers.copies import copy_count
+from metadata.ledgers.entry_ranges import describe_ranges
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerMetadata, LedgerState
 from metadata.paths import client_path
 from metadata.store.interface import find
@@ -384,7 +385,7 @@ async def verify(arguments: argparse.Namespace, output: Output) -> int:
         ledger, _ = await read_ledger(cluster, ledger_id)
         last = await _last_entry(address, ledger, password)
         keys = LedgerKeys.of(ledger, password)
-        with Progress(output, "verified", "copies", expected_count(ledger, last)) as progress:
+        with Progress(output, "verified", "copies", copy_count(ledger, last)) as progress:
             async with open_pool(cluster, keys) as pool:
                 reports = await verify_replicas(pool, ledger, keys, last, progress.advance)
     is_well = all(report.is_well for report in reports)

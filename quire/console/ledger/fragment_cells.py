@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from metadata.ids import BookieId
+from metadata.ledgers.copies import fragment_copies
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.console.ledger.parts import NOT_ASKED, Held, Part, Why
 
@@ -148,7 +149,6 @@ def _count(cells: Mapping[tuple[BookieId, int], Cell], part: Part) -> None:
 
 def column_of(ledger: LedgerMetadata, index: int, confirmed: int) -> Column:
     """Return one fragment with its entries up to `confirmed`."""
-    first, last = ledger.fragments[index].first_entry_id, confirmed
-    if index + 1 < len(ledger.fragments):
-        last = min(last, ledger.fragments[index + 1].first_entry_id - 1)
-    return Column(index, first, last if last >= first else None)
+    entries = fragment_copies(ledger, index, last=confirmed)
+    first, last = entries.first_entry_id, entries.last_entry_id
+    return Column(index, first, None if last is None or last < first else last)

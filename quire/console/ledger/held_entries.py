@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from ledger_client.reading.entry_ranges import Range
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, BookieId, LedgerId
+from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.registry.registration import BookieRegistration
 from quire.console.admin_servers import AdminServers

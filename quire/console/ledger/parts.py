@@ -14,13 +14,19 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
-from ledger_client.protocol.quorum import write_set
-from ledger_client.reading.entry_ranges import Range
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, BookieId, EntryId
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
-from metadata.ledgers.lost_entries import entries_left
+from metadata.ledgers.copies import (
+    FragmentCopies,
+    copies_of,
+    holders_of_entry,
+    is_striped,
+    stripe_end,
+)
+from metadata.ledgers.entry_ranges import Range
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 STRIPES_MAX: Final = 10_000
 """Maximum number of stripes of a striped ledger that are compared for one page: other pages wait
@@ -112,10 +118,9 @@ class Part:
 
 def last_compared(ledger: LedgerMetadata, last: int) -> int:
     """Return the last entry up to which copies are compared: with stripes, at most so many."""
-    quorum = ledger.quorum
-    if quorum.write_quorum == quorum.ensemble_size:
+    if not is_striped(ledger.quorum):
         return last
-    return min(last, STRIPES_MAX * quorum.stripe_entries - 1)
+    return min(last, STRIPES_MAX * ledger.quorum.stripe_entries - 1)
 
 
 def last_listed(ledger: LedgerMetadata, held: Mapping[BookieId, Held], confirmed: int) -> int:
@@ -139,30 +144,21 @@ def parts(
 ) -> Iterator[Part]:
     """Yield the entries `first` to `last` in parts; those up to `confirmed` are confirmed."""
     begin = ledger.fragment_index_of(EntryId(max(first, 0)))
-    for index in range(begin, len(ledger.fragments)):
-        fragment, end = ledger.fragments[index], last
-        if index + 1 < len(ledger.fragments):
-            end = min(last, ledger.fragments[index + 1].first_entry_id - 1)
-        low = max(first, fragment.first_entry_id)
-        if low > last:
-            return
-        if low <= end:
-            yield from _parts_of(ledger, fragment, index, held, (low, end), confirmed)
+    for index, copies in enumerate(copies_of(ledger, max(first, 0), last), begin):
+        yield from _parts_of(ledger, copies, index, held, confirmed)
 
 
 def _parts_of(
     ledger: LedgerMetadata,
-    fragment: Fragment,
+    copies: FragmentCopies,
     index: int,
     held: Mapping[BookieId, Held],
-    span: Range,
     confirmed: int,
 ) -> Iterator[Part]:
-    quorum = ledger.quorum_of(fragment)
-    left = entries_left(ledger.lost, *span)
-    cuts = _cuts(ledger, fragment, held, span, {confirmed + 1, *(a for a, _ in left)})
-    for begin, following in zip(cuts, [*cuts[1:], span[1] + 1], strict=True):
-        assigned = write_set(quorum, fragment, EntryId(begin))
+    quorum = copies.quorum
+    cuts = _cuts(copies, held, confirmed)
+    for begin, following in pairwise(cuts):
+        assigned = holders_of_entry(ledger, begin)
         answers = [(each, held.get(each, NOT_ASKED).why_not(begin)) for each in assigned]
         yield Part(
             first=begin,
@@ -176,24 +172,18 @@ def _parts_of(
         )
 
 
-def _cuts(
-    ledger: LedgerMetadata,
-    fragment: Fragment,
-    held: Mapping[BookieId, Held],
-    span: Range,
-    others: set[int],
-) -> list[int]:
-    """Return the first entries of the parts of a range in one fragment, ascending."""
-    first, last = span
-    quorum = ledger.quorum_of(fragment)
-    points = {first, *others}
-    points |= {end + 1 for _, end in entries_left(ledger.lost, first, last)}
-    for bookie_id in fragment.ensemble:
+def _cuts(copies: FragmentCopies, held: Mapping[BookieId, Held], confirmed: int) -> list[int]:
+    """Return the first entries of the parts of a fragment, ascending, and the entry after them."""
+    first, last, quorum = copies.first_entry_id, copies.last_entry_id, copies.quorum
+    assert last is not None, "the end is given"
+    points = {first, confirmed + 1, last + 1}
+    for low, high in copies.ranges:
+        points |= {low, high + 1}
+    for bookie_id in copies.ensemble:
         points.update(held.get(bookie_id, NOT_ASKED).edges(first, last))
-    if quorum.write_quorum != quorum.ensemble_size:
-        size = quorum.stripe_entries
-        points.update(range((first // size + 1) * size, last + 1, size))
-    return sorted(each for each in points if first <= each <= last)
+    if is_striped(quorum):
+        points.update(range(stripe_end(quorum, first) + 1, last + 1, quorum.stripe_entries))
+    return sorted(each for each in points if first <= each <= last + 1)
 
 
 PARTS_PER_SLICE: Final = 250

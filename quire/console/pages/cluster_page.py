@@ -10,12 +10,12 @@ from typing import Final
 from aiohttp import web
 
 from metadata.ids import BookieId
+from metadata.ledgers.copies import Loss
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
 from quire.console.context import Pages, Route
 from quire.operate.as_json import state_of
 from quire.operate.assessment import next_step
-from quire.operate.copy_counts import Loss
 from quire.operate.health import Health
 from quire.operate.repair_summary import read_summary
 from quire.server.overriding import override

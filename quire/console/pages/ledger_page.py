@@ -18,6 +18,7 @@ from ledger_client import LedgerNotFoundError
 from ledger_client.cluster_access import Cluster, read_ledger
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY, BookieId, LedgerId
+from metadata.ledgers.copies import Copies, fewest_copies
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from quire.console.context import Pages, Route
 from quire.console.latency import LOOK_EVERY_S, latency_view
@@ -29,7 +30,6 @@ from quire.console.ledger.safety_view import GridView, grid_view, safety_view
 from quire.console.ledger.timeline import timeline
 from quire.console.paging import ROWS_PER_PAGE, Page, asked_number, number_of
 from quire.operate.as_json import text_or_base64
-from quire.operate.copy_counts import Copies, fewest_copies
 from quire.operate.repair_explanation import read_explanation
 from quire.server.overriding import override
 

@@ -13,10 +13,11 @@ Source: protocol rules 9.10 and 9.11.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from ledger_client.protocol.quorum import negatives_needed, write_set
-from ledger_client.reading.entry_ranges import Range, common, entry_count, merged, without
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
+from metadata.ledgers.copies import negatives_needed, write_set
+from metadata.ledgers.entry_ranges import Range, common, entry_count, merged, without
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, QuorumSpec
+from metadata.ledgers.lost_entries import entries_left
 
 
 @dataclass(slots=True)
@@ -99,9 +100,7 @@ def judge_losses(
 def entries_to_find(ledger: LedgerMetadata) -> list[Range]:
     """Return the entries of a closed ledger, without those whose loss was accepted."""
     last = ledger.last_entry_id
-    if last is None or last < 0:
-        return []
-    return without([(0, last)], [(each.first_entry_id, each.last_entry_id) for each in ledger.lost])
+    return [] if last is None else entries_left(ledger.lost, 0, last)
 
 
 @dataclass(frozen=True, slots=True)

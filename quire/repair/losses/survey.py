@@ -21,10 +21,11 @@ from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import UnauthorizedError
-from ledger_client.reading.entry_ranges import Range, common, expected_ranges, merged, without
 from ledger_client.reading.replica_reading import CALL_TIMEOUT_S, READ_BYTES, ReplicaReading
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.copies import copies_of, ranges_by_bookie
+from metadata.ledgers.entry_ranges import Range, common, merged, without
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.repair.losses.lost_ranges import BookieAnswers, entries_to_find
 
@@ -56,7 +57,7 @@ class LossSurvey:
         """
         assert ledger.last_entry_id is not None, "the ledger is closed"
         unread, answers = entries_to_find(ledger), list[BookieAnswers]()
-        for bookie_id, expected in expected_ranges(ledger, ledger.last_entry_id).items():
+        for bookie_id, expected in ranges_by_bookie(ledger, ledger.last_entry_id).items():
             found = BookieAnswers(bookie_id, expected, gone.get(bookie_id, ""))
             answers.append(found)
             if not found.gone:
@@ -140,10 +141,8 @@ class LossSurvey:
 
 def _marked_ranges(ledger: LedgerMetadata) -> list[tuple[BookieId, list[Range]]]:
     """Return the bookies that are marked as incoming, each with the entries of its fragment."""
-    starts = [each.first_entry_id for each in ledger.fragments]
-    ends = [*starts[1:], (ledger.last_entry_id or 0) + 1]
     return [
-        (bookie_id, [(fragment.first_entry_id, end - 1)])
-        for fragment, end in zip(ledger.fragments, ends, strict=True)
+        (bookie_id, copies.ranges)
+        for fragment, copies in zip(ledger.fragments, copies_of(ledger), strict=True)
         for bookie_id in fragment.incoming
     ]

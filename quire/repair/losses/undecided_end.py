@@ -22,11 +22,12 @@ from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import MetadataConflictError, RecoveryUndecidedError
 from ledger_client.protocol.known_answers import KNOWN
-from ledger_client.reading.entry_ranges import Range, common, expected_ranges
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.range_reader import RangeReader, find_length_before
 from metadata.errors import InvalidTransitionError, VersionConflictError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
+from metadata.ledgers.copies import ranges_by_bookie
+from metadata.ledgers.entry_ranges import Range, common
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from quire.repair.losses.acceptance import ATTEMPTS_MAX, LossAcceptance, LossParts
 from quire.repair.losses.lost_ranges import AcceptedEnd, BookieAnswers, LossReport, accepted_end
@@ -161,7 +162,7 @@ class UndecidedEnd:
     async def _ask_members(self, ledger: LedgerMetadata, fences: _Fences) -> list[BookieAnswers]:
         """Ask the members that have fenced for the entries after the LAC, and the one behind."""
         wanted = [(fences.lac + 1, fences.highest + 1)]
-        expected = expected_ranges(ledger, fences.highest + 1)
+        expected = ranges_by_bookie(ledger, fences.highest + 1)
         answers: list[BookieAnswers] = []
         for bookie_id in fences.answered:
             found = BookieAnswers(bookie_id, common(expected[bookie_id], wanted))

@@ -2,7 +2,6 @@
 
 A close and a recovery need an ack quorum only, so a member may lack entries for ever.
 
-- `wanted`: what a member must hold, and what it lacks. Pure.
 - `comparison`: asks the members of one ledger what they hold.
 - `check_order`: which ledger is compared next. Pure.
 - `missing_copies`: compares the ledgers of a cluster, one at a time, for the auditor.

@@ -20,13 +20,14 @@ from ledger_client.bookies.ledger_access import read_master_key
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError
-from ledger_client.reading.entry_ranges import Range
 from ledger_client.reading.replica_reading import ReplicaReading
 from metadata.ids import BookieId, LedgerId, Version
-from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.copies import bookies_with_entries, ranges_on
+from metadata.ledgers.entry_ranges import Range
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
+from quire.repair.bad_entries import lacking
 from quire.repair.ledger_access import ANSWER_S
-from quire.repair.missing.wanted import lacking, members_of, wanted_ranges
 
 
 @dataclass(slots=True)
@@ -58,7 +59,9 @@ async def compare(
     ledger, version = await ledgers.get(ledger_id, fresh=True)
     found = Comparison(version=version)
     asked: list[BookieId] = []
-    for bookie_id in members_of(ledger):
+    if ledger.state is not LedgerState.CLOSED:
+        return found
+    for bookie_id in bookies_with_entries(ledger):
         if may_ask(bookie_id):
             asked.append(bookie_id)
         else:
@@ -111,7 +114,7 @@ async def _missing_at(
     replica: ReplicaReading, ledger: LedgerMetadata, ranges_max: int
 ) -> tuple[Range, ...]:
     missing: list[Range] = []
-    wanted = wanted_ranges(ledger, replica.bookie_id)
+    wanted = ranges_on(ledger, replica.bookie_id)
     async with aclosing(replica.stored_ranges()) as held, aclosing(lacking(wanted, held)) as parts:
         async for each in parts:
             missing.append(each)
@@ -121,4 +124,4 @@ async def _missing_at(
 
 
 def _first(ledger: LedgerMetadata, bookie_id: BookieId, ranges_max: int) -> tuple[Range, ...]:
-    return tuple(islice(wanted_ranges(ledger, bookie_id), ranges_max))
+    return tuple(islice(ranges_on(ledger, bookie_id), ranges_max))

@@ -22,10 +22,10 @@ from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.directory import BookieDirectory
 from metadata.repair.settings import RepairSettings
+from quire.repair.bad_entries import MissingRanges
 from quire.repair.ledger_index import LedgerIndex
 from quire.repair.missing.check_order import CheckOrder
 from quire.repair.missing.comparison import Comparison, compare
-from quire.repair.missing.wanted import MissingRanges
 from quire.repair.standing import Standing, Standings
 
 PAUSE_S: Final = 0.02

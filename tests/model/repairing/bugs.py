@@ -62,7 +62,8 @@ def the_last_entry_is_not_copied(patches: Patches) -> None:
     original = worker_choices.wanted
 
     def wanted(plan: CopyPlan) -> int:
-        return original(plan) & ~(1 << plan.last_entry_id if plan.last_entry_id >= 0 else 0)
+        last = plan.copies.last_entry_id
+        return original(plan) & ~(1 << last if last is not None and last >= 0 else 0)
 
     patches.set(worker_steps, "wanted", wanted)
 

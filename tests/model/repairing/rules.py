@@ -10,11 +10,8 @@ is left that can be met, no mark, and no draining bookie that nothing names.
 Source: protocol rules 1.5, 9.1, 9.5-9.8 and 10.1.
 """
 
-from collections.abc import Iterator
-
-from ledger_client.protocol.quorum import write_set
-from metadata.ids import EntryId
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.ledgers.copies import FragmentCopies, holders_of_entry
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.repair.lifecycle import Lifecycle
 from quire.repair.needs import Cause, Need, closed_fragments
 from quire.repair.standing import Standing
@@ -26,24 +23,18 @@ from tests.model.words import NAMES, ViolationError
 def copies_of(ledger: LedgerMetadata, bookies: tuple[Bookie, ...]) -> dict[int, int]:
     """Return how many copies each entry of the closed fragments has, on bookies that live."""
     found: dict[int, int] = {}
-    for fragment, last in ends_of(ledger):
-        quorum = ledger.quorum_of(fragment)
-        for each in range(fragment.first_entry_id, last + 1):
-            members = write_set(quorum, fragment, EntryId(each))
+    for fragment in closed_fragments(ledger):
+        for each in entries_of(fragment):
+            members = holders_of_entry(ledger, each)
             held = [bookies[number_of(b)] for b in members]
             found[each] = sum(bool(b.held >> each & 1) and not b.is_dead for b in held)
     return found
 
 
-def ends_of(ledger: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
-    """Yield the closed fragments with their last entries."""
-    fragments = closed_fragments(ledger)
-    for index, fragment in enumerate(fragments):
-        if index + 1 < len(ledger.fragments):
-            yield fragment, ledger.fragments[index + 1].first_entry_id - 1
-        else:
-            assert ledger.last_entry_id is not None
-            yield fragment, ledger.last_entry_id
+def entries_of(fragment: FragmentCopies) -> range:
+    """Return the entries of a closed fragment."""
+    assert fragment.last_entry_id is not None
+    return range(fragment.first_entry_id, fragment.last_entry_id + 1)
 
 
 def check_change(before: RepairWorld, after: RepairWorld) -> None:
@@ -64,11 +55,11 @@ def _check_new_members(
     old: LedgerMetadata, new: LedgerMetadata, bookies: tuple[Bookie, ...]
 ) -> None:
     """Check that a bookie that becomes a member of a closed fragment holds all of its entries."""
-    for fragment, last in ends_of(new):
-        before, quorum = old.fragment_of(fragment.first_entry_id).ensemble, new.quorum_of(fragment)
+    for fragment in closed_fragments(new):
+        before = old.fragment_of(fragment.first_entry_id).ensemble
         for member in set(fragment.ensemble) - set(before):
-            for each in range(fragment.first_entry_id, last + 1):
-                is_wanted = member in write_set(quorum, fragment, EntryId(each))
+            for each in entries_of(fragment):
+                is_wanted = member in holders_of_entry(new, each)
                 if is_wanted and not bookies[number_of(member)].held >> each & 1:
                     raise ViolationError(f"{member} is a member and lacks entry {each}")
 
@@ -78,10 +69,9 @@ def check_release(world: RepairWorld, number: int) -> None:
     ledger = world.ledger
     if ledger is None:
         return
-    for fragment, last in ends_of(ledger):
-        quorum = ledger.quorum_of(fragment)
-        for each in range(fragment.first_entry_id, last + 1):
-            if NAMES[number] in write_set(quorum, fragment, EntryId(each)):
+    for fragment in closed_fragments(ledger):
+        for each in entries_of(fragment):
+            if NAMES[number] in holders_of_entry(ledger, each):
                 raise ViolationError(f"{NAMES[number]} removes entry {each}, which it must hold")
 
 
@@ -89,11 +79,11 @@ def check_world(world: RepairWorld) -> None:
     """Check that no removed bookie holds a copy that the ledger names."""
     if world.ledger is None:
         return
-    for fragment, last in ends_of(world.ledger):
+    for fragment in closed_fragments(world.ledger):
         for name in fragment.ensemble:
             is_removed = world.states[number_of(name)] is Lifecycle.REMOVED
-            if is_removed and last >= fragment.first_entry_id:
-                raise ViolationError(f"the removed {name} is a member for entry {last}")
+            if is_removed and (entries := entries_of(fragment)):
+                raise ViolationError(f"the removed {name} is a member for entry {entries[-1]}")
 
 
 def check_rest(world: RepairWorld) -> None:
@@ -105,7 +95,7 @@ def check_rest(world: RepairWorld) -> None:
     if marks:
         raise ViolationError(f"the mark of {marks} is left")
     standings = current_standings(world)
-    for fragment, _ in ends_of(ledger):
+    for fragment in closed_fragments(ledger):
         for member in fragment.ensemble:
             if standings.of(member) is Standing.GOOD:
                 continue

@@ -58,8 +58,13 @@ BUGS = (
         (
             Edit(
                 METADATA,
-                "            if all(member in ensemble for ensemble in earlier)\n",
-                "            if not earlier or any(member in ensemble for ensemble in earlier)\n",
+                "        return tuple(each for each in members if not any("
+                "self.fragments_without(each)))\n",
+                "        most = max(1, len(self.fragments) - 1)\n"
+                "        return tuple(\n"
+                "            each for each in members\n"
+                "            if len(list(self.fragments_without(each))) < most\n"
+                "        )\n",
             ),
         ),
         (simulation("in_sync"),),
@@ -132,8 +137,9 @@ BUGS = (
         (
             Edit(
                 MEMBERS,
-                "        for fragment in reversed(metadata.fragments):\n",
-                "        for fragment in metadata.fragments[-2:-1]:\n",
+                "        for fragment in metadata.fragments_without(bookie_id):\n",
+                "        newest = metadata.fragments[-2:-1]\n"
+                "        for fragment in [f for f in newest if bookie_id not in f.ensemble]:\n",
             ),
         ),
         (simulation("in_sync"),),

@@ -8,7 +8,7 @@ Source: protocol rules 7.1-7.3; BookKeeper #2614, #2615, #365, #1067.
 from tests.seeded_bugs.seeded_bug import Edit, SeededBug, model, simulation
 
 READ = "ledger_client/protocol/recovery_read.py"
-QUORUM = "ledger_client/protocol/quorum.py"
+COPIES = "metadata/ledgers/copies.py"
 FENCE = "ledger_client/protocol/recovery_fence.py"
 NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
     "metadata/ledgers/ledger_metadata.py",
@@ -42,7 +42,7 @@ BUGS = (
         ("7.3",),
         (
             Edit(
-                QUORUM,
+                COPIES,
                 "    return quorum.write_quorum - quorum.ack_quorum + 1\n",
                 "    return quorum.write_quorum // 2 + 1\n",
             ),

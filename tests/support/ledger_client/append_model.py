@@ -21,8 +21,8 @@ from bookie.wire.messages import Status
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
-from ledger_client.protocol.quorum import stripe_end, write_set
 from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
+from metadata.ledgers.copies import stripe_end, write_set
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from quire.server.overriding import override
 from tests.scenarios.words import TOKEN

@@ -30,8 +30,8 @@ from ledger_client.bookies.pool import AddSink, BookieCallError, BookiePool, Cal
 from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.entry_ranges import merged
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from metadata.ledgers.entry_ranges import merged
 
 DEFAULT_DELAY_S = 0.001
 

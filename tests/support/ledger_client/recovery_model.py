@@ -16,9 +16,9 @@ from random import Random
 
 from bookie.wire.messages import Status
 from ledger_client.protocol import recovery_events as e
-from ledger_client.protocol.quorum import stripe_end, write_set
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
+from metadata.ledgers.copies import stripe_end, write_set
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from tests.scenarios.words import TOKEN, ledger
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker_layer.control.ledger_copies import TOO_FEW, Shortage, copies_of, shortage_of
+from broker_layer.control.ledger_copies import TOO_FEW, Shortage, ledger_copies, shortage_of
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
     Fragment,
@@ -24,7 +24,7 @@ IN_SYNC = replace(LEDGER, quorum=QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC))
 
 
 def shortage(ledger: LedgerMetadata, *away: BookieId) -> Shortage | None:
-    copies = copies_of(ledger)
+    copies = ledger_copies(ledger)
     assert copies is not None
     return shortage_of(ledger.ledger_id, copies, lambda each: "is away" if each in away else "")
 
@@ -73,4 +73,4 @@ def test_a_closed_in_sync_ledger_with_too_few_members_is_short() -> None:
 
 def test_the_copies_of_a_ledger_that_is_not_closed_are_not_known() -> None:
     is_open = replace(LEDGER, state=LedgerState.OPEN, last_entry_id=None, length=None)
-    assert copies_of(is_open) is None
+    assert ledger_copies(is_open) is None

@@ -13,8 +13,8 @@ from ledger_client.protocol.acks import (
     UnsettledBatches,
     merge_adjacent,
 )
-from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import EntryId
+from metadata.ledgers.copies import write_set_positions
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 QUORUMS = st.sampled_from(

@@ -13,14 +13,13 @@ from ledger_client.protocol.copy import (
     CopyRefused,
     CopyState,
     IncomingMark,
-    holds_entries,
     is_mark_unbroken,
     plan_copy,
     stray_marks,
 )
 from ledger_client.protocol.cutting import cut_batches
-from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import BookieId, EntryId, UpdateToken, Version
+from metadata.ledgers.copies import write_set_positions
 from metadata.ledgers.ledger_metadata import (
     Fragment,
     LedgerMetadata,
@@ -58,7 +57,7 @@ def test_in_sync_a_target_joins_while_there_is_room(
     now = ledger_of((0, members), (10, "abd"), quorum=IN_SYNC)
     made = plan(now, replaces=replaces)
     assert made.ensemble_after == names(after)
-    assert made.quorum.write_quorum == len(members)
+    assert made.copies.quorum.write_quorum == len(members)
 
 
 def test_in_quorum_mode_a_target_takes_over_a_position() -> None:
@@ -68,10 +67,10 @@ def test_in_quorum_mode_a_target_takes_over_a_position() -> None:
 def test_a_fragment_ends_before_the_next_one_or_with_the_ledger() -> None:
     now = ledger_of((0, "abc"), (10, "abc"))
     closed = now.with_closed(EntryId(14), 0, TOKEN)
-    assert plan(now, replaces="a").last_entry_id == 9
-    assert plan(closed, 10, replaces="a").last_entry_id == 14
+    assert plan(now, replaces="a").copies.last_entry_id == 9
+    assert plan(closed, 10, replaces="a").copies.last_entry_id == 14
     empty = plan(now.with_closed(EntryId(9), 0, TOKEN), 10, replaces="a")
-    assert (empty.last_entry_id, empty.entry_count, list(empty.ranges())) == (9, 0, [])
+    assert (empty.copies.last_entry_id, empty.entry_count, list(empty.ranges())) == (9, 0, [])
 
 
 @pytest.mark.parametrize(
@@ -224,40 +223,6 @@ def test_marks_of_bookies_that_are_no_members_are_stray() -> None:
 
 # -- which entries ---------------------------------------------------------------------------------
 
-QUORUMS = st.builds(
-    lambda sizes, stripe: QuorumSpec(sizes[2], sizes[1], sizes[0], stripe),
-    st.lists(st.integers(1, 6), min_size=3, max_size=3).map(sorted),
-    st.integers(1, 7),
-)
-
-
-@given(QUORUMS, st.integers(0, 60), st.integers(-1, 90), st.data())
-def test_the_target_gets_the_entries_of_its_position(
-    quorum: QuorumSpec, first: int, count: int, data: st.DataObject
-) -> None:
-    position = data.draw(st.integers(0, quorum.ensemble_size - 1))
-    last = first + max(count, 0) - 1
-    ensemble = names("abcdef"[: quorum.ensemble_size])
-    now = ledger_of((0, "abcdef"[: quorum.ensemble_size]), quorum=quorum)
-    made = CopyPlan(
-        now.ledger_id,
-        now.creation_token,
-        quorum,
-        EntryId(first),
-        EntryId(last),
-        ensemble,
-        BookieId("x"),
-        position,
-    )
-    expected = [
-        each
-        for each in range(first, last + 1)
-        if position in write_set_positions(quorum, EntryId(each))
-    ]
-    ranges = list(made.ranges())
-    assert [each for low, high in ranges for each in range(low, high + 1)] == expected
-    assert made.entry_count == len(expected)
-
 
 @given(
     quorum=st.sampled_from([QuorumSpec(3, 2, 2, 2), QuorumSpec(4, 2, 2), THREE]),
@@ -282,8 +247,6 @@ def test_lost_entries_are_not_copied(
     made = plan(closed, replaces=members[position])
     assert {e for low, high in made.ranges() for e in range(low, high + 1)} == wanted
     assert made.entry_count == len(wanted)
-    assert holds_entries(closed, EntryId(0), BookieId(members[position])) == bool(wanted)
-    assert holds_entries(closed, EntryId(0), None) == (len(gone) < last + 1)
 
 
 @pytest.mark.parametrize("replaces", [None, "b"])

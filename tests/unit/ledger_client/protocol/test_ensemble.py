@@ -14,8 +14,8 @@ from ledger_client.protocol.ensemble import (
     bookies_at,
     positions_mask,
 )
-from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import BookieId, EntryId
+from metadata.ledgers.copies import write_set_positions
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 A, B, C, D, E = ENSEMBLE = tuple(map(BookieId, "abcde"))

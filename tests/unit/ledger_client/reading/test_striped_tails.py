@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from ledger_client.protocol.quorum import write_set
 from ledger_client.reading.tailing import SILENCE_S
 from metadata.ids import EntryId
+from metadata.ledgers.copies import write_set
 from tests.simulation.loop import simulation_loop
 from tests.support.ledger_client.ledger_world import length, payloads
 from tests.support.ledger_client.recovery_world import World

@@ -14,9 +14,9 @@ from bookie.wire.messages import Status, WaitLac
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.errors import UnauthorizedError
-from ledger_client.protocol.quorum import write_set
 from ledger_client.reading.tailing import QUICK_S, SILENCE_S, TailPoller
 from metadata.ids import EntryId
+from metadata.ledgers.copies import write_set
 from tests.simulation.loop import simulation_loop
 from tests.support.ledger_client.ledger_world import LEDGER
 from tests.support.ledger_client.memory_bookies import DEFAULT_DELAY_S

@@ -199,3 +199,22 @@ def test_a_ledger_is_unclaimed_while_it_is_open_and_says_so() -> None:
 def test_lost_entries_come_with_a_new_token() -> None:
     closed = open_ledger(3, Fragment(EntryId(0), (A, B, C))).with_closed(EntryId(9), 90, token(5))
     assert closed.with_lost(((0, 3),), 7, token(6)).update_token == token(6)
+
+
+def test_a_fragment_ends_before_the_next_one_and_with_the_ledger() -> None:
+    ledger = open_ledger().with_ensemble_change(EntryId(10), (A, B, D), token(9))
+    assert [ledger.last_entry_of(index) for index in (0, 1)] == [9, None]
+    closed = ledger.with_closed(EntryId(14), 15, token(10))
+    assert [closed.last_entry_of(index) for index in (0, 1)] == [9, 14]
+    empty = ledger.with_closed(EntryId(9), 10, token(10))
+    assert [empty.last_entry_of(index) for index in (0, 1)] == [9, 9]
+
+
+def test_a_member_catches_up_with_the_older_fragments_that_do_not_name_it() -> None:
+    ledger = open_ledger()
+    for first, members in ((10, (A, B, D)), (20, (A, C, D)), (30, (A, B, D))):
+        ledger = ledger.with_ensemble_change(EntryId(first), members, token(9))
+    assert [f.first_entry_id for f in ledger.fragments_without(B)] == [20]
+    assert [f.first_entry_id for f in ledger.fragments_without(D)] == [0]
+    assert [f.first_entry_id for f in ledger.fragments_without(E)] == [20, 10, 0]
+    assert ledger.in_sync_members == (A,)

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.reading.entry_ranges import merged
 from ledger_client.reading.verification import ReplicaReport
 from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.entry_ranges import merged
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from quire.bench.durability import (
     LedgerSafety,

@@ -92,6 +92,10 @@ def test_copies_on_one_host_cause_a_warning_if_there_are_other_hosts() -> None:
     )
     assert ledger_host_warnings(striped, up(a="h1", b="h2", c="h1", d="h2")) == []
     assert len(ledger_host_warnings(striped, up(a="h1", b="h2", c="h2", d="h3"))) == 1
+    ended = replace(LEDGER, state=LedgerState.CLOSED, last_entry_id=EntryId(9), length=10)
+    assert ledger_host_warnings(ended, up(a="h1", b="h2", c="h3", d="h2")) == [], "no entry is on d"
+    short = replace(striped, state=LedgerState.CLOSED, last_entry_id=EntryId(9), length=10)
+    assert ledger_host_warnings(short, up(a="h1", b="h2", c="h2", d="h3")) == [], "one stripe"
 
 
 def test_a_cluster_on_one_host_causes_a_warning() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.ids import BookieId
+from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, QuorumSpec
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
@@ -12,6 +12,7 @@ from quire.operate.drain_plan import GIVEN_UP, NO_SOURCE, DrainPlan, TargetLoad,
 from tests.support.sample_ledgers import IN_SYNC, bookies, closed_ledger, open_ledger
 
 A = BookieId("a")
+STRIPED = QuorumSpec(4, 2, 2, stripe_entries=1)
 
 
 def registered(names: str, capacity_bytes: int = 0) -> dict[BookieId, BookieRegistration]:
@@ -58,7 +59,7 @@ def test_ledgers_that_name_the_bookie_are_counted() -> None:
 
 
 def test_stripes_of_other_bookies_are_not_counted() -> None:
-    striped = closed_ledger("abcd", quorum=QuorumSpec(4, 2, 2), length=1_000)
+    striped = closed_ledger("abcd", quorum=STRIPED, length=1_000)
     assert planned("e", striped).size_bytes == 500
 
 
@@ -79,6 +80,9 @@ def test_an_incoming_bookie_holds_nothing_that_counts() -> None:
         ("", "abc", closed_ledger("a", quorum=IN_SYNC), "needs 1 other writable bookies, has 0"),
         ("bc", "abc", closed_ledger("a", quorum=IN_SYNC), None),
         ("d", "d", closed_ledger("abc"), NO_SOURCE),
+        ("e", "ce", closed_ledger("abcd", quorum=STRIPED), NO_SOURCE),
+        ("e", "bde", closed_ledger("abcd", quorum=STRIPED), None),
+        ("e", "e", replace(closed_ledger("bcd", "abc"), last_entry_id=EntryId(9)), None),
     ],
 )
 def test_what_blocks_a_drain(

@@ -1,11 +1,16 @@
 """Damaged entries that can be repaired where they are, of one ledger (rule 9.12)."""
 
+from collections.abc import AsyncIterator
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from metadata.ids import EntryId, LedgerId, UpdateToken
+from metadata.ledgers.entry_ranges import Range, merged, without
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.scrub import BadRange
-from quire.repair.bad_entries import BadEntries, bad_entries, missing_entries
+from quire.repair.bad_entries import BadEntries, bad_entries, lacking, missing_entries
 from tests.support.sample_ledgers import IN_SYNC, bookies, closed_ledger, open_ledger
 
 A, B = bookies("ab")
@@ -60,3 +65,19 @@ def test_missing_ranges_are_in_the_order_of_entries() -> None:
         BadEntries(A, EntryId(6), EntryId(8)),
         BadEntries(B, EntryId(9), EntryId(9)),
     ]
+
+
+RANGES = st.lists(st.integers(0, 30), unique=True).map(lambda ids: merged((n, n) for n in ids))
+
+
+async def pages(ranges: list[Range]) -> AsyncIterator[Range]:
+    for each in ranges:
+        yield each
+
+
+@given(wanted=RANGES, held=RANGES)
+async def test_what_is_wanted_and_not_held_is_lacking(
+    wanted: list[Range], held: list[Range]
+) -> None:
+    found = [each async for each in lacking(wanted, pages(held))]
+    assert found == without(wanted, held)

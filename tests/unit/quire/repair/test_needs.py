@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from metadata.ids import EntryId, UpdateToken
+from metadata.ledgers.copies import Holders
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from quire.repair.needs import (
     Cause,
-    Holders,
     Need,
     RepairClass,
     class_of,

@@ -1,12 +1,14 @@
 """Moves of copies that share a rack or a host: which ones are made, and that they end."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.ids import BookieId
+from metadata.ids import BookieId, EntryId
+from metadata.ledgers.copies import Holders
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.location import Place
 from metadata.registry.registration import BookieRegistration
@@ -18,7 +20,6 @@ from quire.repair.spread import (
     is_better_place,
     misplaced_member,
     places_of,
-    write_sets,
 )
 from tests.support.sample_ledgers import QUORUM, bookies, closed_ledger, open_ledger, standings
 
@@ -31,40 +32,55 @@ def places(text: str, usable: str | None = None) -> Places:
     return Places(known, tuple(known) if usable is None else bookies(usable))
 
 
+def holders(names: str, *empty_starts: int) -> Holders:
+    return Holders(bookies(names), empty_starts)
+
+
 def test_a_member_that_shares_a_rack_moves_to_another_rack() -> None:
-    assert misplaced_member(bookies("abc"), QUORUM, places("a1u b1v c2w d3x")) in bookies("ab")
-    assert misplaced_member(bookies("abc"), QUORUM, places("a1u b1v c2w d2x")) is None
-    assert misplaced_member(bookies("abc"), QUORUM, places("a1u b2v c3w d4x")) is None
+    assert misplaced_member(holders("abc"), QUORUM, places("a1u b1v c2w d3x")) in bookies("ab")
+    assert misplaced_member(holders("abc"), QUORUM, places("a1u b1v c2w d2x")) is None
+    assert misplaced_member(holders("abc"), QUORUM, places("a1u b2v c3w d4x")) is None
 
 
 def test_a_member_that_shares_a_host_moves_to_another_host() -> None:
-    assert misplaced_member(bookies("abc"), QUORUM, places("a1u b1u c1w d1x")) in bookies("ab")
-    assert misplaced_member(bookies("abc"), QUORUM, places("a1u b1u c1w d1w")) is None
+    assert misplaced_member(holders("abc"), QUORUM, places("a1u b1u c1w d1x")) in bookies("ab")
+    assert misplaced_member(holders("abc"), QUORUM, places("a1u b1u c1w d1w")) is None
 
 
 def test_no_rack_is_given_up_for_a_host() -> None:
     known = places("a1u b2v c2v d2x")
-    assert misplaced_member(bookies("abc"), QUORUM, known) in bookies("bc")
-    assert not is_better_place(bookies("abc"), QUORUM, known, BookieId("a"), BookieId("d"))
+    assert misplaced_member(holders("abc"), QUORUM, known) in bookies("bc")
+    assert not is_better_place(holders("abc"), QUORUM, known, BookieId("a"), BookieId("d"))
 
 
 def test_only_usable_bookies_are_targets() -> None:
-    assert misplaced_member(bookies("abc"), QUORUM, places("a1u b1v c2w d3x", "abc")) is None
+    assert misplaced_member(holders("abc"), QUORUM, places("a1u b1v c2w d3x", "abc")) is None
 
 
 def test_nothing_moves_while_a_member_is_away() -> None:
     """It may be the one in another rack."""
-    assert misplaced_member(bookies("abc"), QUORUM, places("a1u b1v d3x")) is None
-    assert misplaced_member(bookies("abc"), QUORUM, NO_PLACES) is None
+    assert misplaced_member(holders("abc"), QUORUM, places("a1u b1v d3x")) is None
+    assert misplaced_member(holders("abc"), QUORUM, NO_PLACES) is None
 
 
 def test_each_write_set_of_stripes_counts() -> None:
     """All racks are used, but the neighbours a and b are in one."""
     known = places("a1u b1v c2w d2x e3y")
-    member = misplaced_member(bookies("abcd"), STRIPED, known)
+    member = misplaced_member(holders("abcd"), STRIPED, known)
     assert member is not None
-    assert is_better_place(bookies("abcd"), STRIPED, known, member, BookieId("e"))
-    assert misplaced_member(bookies("acbd"), STRIPED, known) is None
+    assert is_better_place(holders("abcd"), STRIPED, known, member, BookieId("e"))
+    assert misplaced_member(holders("acbd"), STRIPED, known) is None
+
+
+def test_write_sets_without_entries_need_no_better_place() -> None:
+    """The neighbours a and b share a rack, but no entry begins at a."""
+    known = places("a1u b1v c2w d2x e3y")
+    assert misplaced_member(holders("abcd", 0, 2), STRIPED, known) is None
+    member = misplaced_member(holders("abcd", 2), STRIPED, known)
+    assert member is not None
+    assert not is_better_place(holders("abcd", 0, 2), STRIPED, known, member, BookieId("e"))
+    ended = replace(closed_ledger("acd", "abc"), last_entry_id=EntryId(9))
+    assert needs_of(ended, standings(), places("a1u b1v c2w d3x")) == []
 
 
 def test_a_ledger_with_another_need_moves_nothing_else() -> None:
@@ -122,11 +138,12 @@ def test_moves_are_found_and_end(drawn: list[tuple[str, str]], quorum: QuorumSpe
     known = _places_of(drawn)
     ensemble = tuple(islice(known.known, quorum.ensemble_size))
     seen = {ensemble}
-    while (member := misplaced_member(ensemble, quorum, known)) is not None:
+    while (member := misplaced_member(Holders(ensemble), quorum, known)) is not None:
         target = next(
             each
             for each in known.usable
-            if each not in ensemble and is_better_place(ensemble, quorum, known, member, each)
+            if each not in ensemble
+            and is_better_place(Holders(ensemble), quorum, known, member, each)
         )
         ensemble = tuple(target if each == member else each for each in ensemble)
         assert ensemble not in seen
@@ -134,9 +151,8 @@ def test_moves_are_found_and_end(drawn: list[tuple[str, str]], quorum: QuorumSpe
     for member in ensemble:
         for target in known.usable:
             assert target in ensemble or not is_better_place(
-                ensemble, quorum, known, member, target
+                Holders(ensemble), quorum, known, member, target
             )
-    assert all(len(each) == quorum.write_quorum for each in write_sets(ensemble, quorum))
 
 
 def test_places_are_those_of_all_bookies_and_targets_are_writable_and_good() -> None:
@@ -156,5 +172,5 @@ def test_places_are_those_of_all_bookies_and_targets_are_writable_and_good() -> 
 def test_no_place_is_better_while_one_is_not_known() -> None:
     known = places("a1u b1v c2w")
     a, d = bookies("ad")
-    assert not is_better_place(bookies("abc"), QUORUM, known, a, d)
-    assert not is_better_place(bookies("abx"), QUORUM, places("a1u b1v c2w d3x"), a, d)
+    assert not is_better_place(holders("abc"), QUORUM, known, a, d)
+    assert not is_better_place(holders("abx"), QUORUM, places("a1u b1v c2w d3x"), a, d)

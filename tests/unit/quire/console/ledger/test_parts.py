@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.protocol.quorum import write_set
-from ledger_client.reading.entry_ranges import merged
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
+from metadata.ledgers.copies import write_set
+from metadata.ledgers.entry_ranges import merged
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.ledgers.lost_entries import LostRange
 from quire.console.ledger.parts import (

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ledger_client.reading.entry_ranges import Range, expected_ranges
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, UpdateToken
+from metadata.ledgers.copies import ranges_by_bookie
+from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from quire.repair.losses.lost_ranges import (
     AcceptedEnd,
@@ -25,7 +26,7 @@ def answers_of(ledger: LedgerMetadata, **known: Mapping[str, object]) -> list[Bo
     """Return the answers of all bookies; those without any did not answer."""
     assert ledger.last_entry_id is not None
     found = []
-    for bookie_id, expected in expected_ranges(ledger, ledger.last_entry_id).items():
+    for bookie_id, expected in ranges_by_bookie(ledger, ledger.last_entry_id).items():
         each = BookieAnswers(bookie_id, expected)
         for name, value in known.get(bookie_id, {}).items():
             setattr(each, name, value)

@@ -11,9 +11,9 @@ import pytest
 
 from bookie.wire.messages import AccessReply, EntryRanges, ListEntries, ReadAccess, Status
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
-from ledger_client.reading.entry_ranges import Range
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, LedgerId, UpdateToken
+from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.repair.missing.comparison import Comparison, compare

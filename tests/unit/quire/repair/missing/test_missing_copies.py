@@ -6,8 +6,8 @@ import pytest
 
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
-from ledger_client.reading.entry_ranges import Range
 from metadata.ids import BookieId, LedgerId, Version
+from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.directory import BookieDirectory
 from metadata.registry.registration import BookieRegistration

@@ -5,21 +5,15 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.protocol.quorum import write_set
-from ledger_client.reading.entry_ranges import (
+from metadata.ledgers.entry_ranges import (
     Range,
     common,
     describe_ranges,
     entry_count,
-    expected_ranges,
     merged,
+    within,
     without,
 )
-from metadata.ids import BookieId, EntryId
-from metadata.ledgers.ledger_metadata import (
-    QuorumSpec,
-)
-from tests.support.sample_ledgers import bookies, ledger_of, open_ledger
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 10)).map(lambda pair: (pair[0], sum(pair)))
@@ -52,33 +46,13 @@ def test_common_is_the_intersection(ranges: list[Range], others: list[Range]) ->
     assert numbers(both) == numbers(ranges) & numbers(others)
 
 
-@given(
-    ensemble=st.integers(1, 5),
-    write=st.integers(1, 5),
-    stripe=st.integers(1, 7),
-    second=st.integers(1, 30),
-    last=st.integers(-1, 40),
-)
-def test_expected_ranges_are_the_write_sets(
-    ensemble: int, write: int, stripe: int, second: int, last: int
+@given(RANGES, st.integers(0, 60), st.integers(0, 60))
+def test_within_is_what_a_stretch_has_of_the_ranges(
+    ranges: list[Range], first: int, last: int
 ) -> None:
-    quorum = QuorumSpec(ensemble, min(write, ensemble), 1, stripe_entries=stripe)
-    one = tuple(BookieId(f"a{i}") for i in range(ensemble))
-    two = (*one[1:], BookieId("spare"))
-    ledger = ledger_of((0, one), (second, two), quorum=quorum)
-    plain: dict[BookieId, set[int]] = {}
-    for entry in range(last + 1):
-        fragment = ledger.fragment_of(EntryId(entry))
-        for bookie_id in write_set(quorum, fragment, EntryId(entry)):
-            plain.setdefault(bookie_id, set()).add(entry)
-    found = expected_ranges(ledger, last)
-    assert {b: numbers(ranges) for b, ranges in found.items() if ranges} == plain
-
-
-def test_each_fragment_ends_where_the_next_begins() -> None:
-    a, b, c = bookies("abc")
-    ledger = open_ledger("a", "b", "c", quorum=QuorumSpec(1, 1, 1))
-    assert expected_ranges(ledger, 24) == {a: [(0, 9)], b: [(10, 19)], c: [(20, 24)]}
+    found = within(merged(ranges), first, last)
+    assert numbers(found) == numbers(ranges) & set(range(first, last + 1))
+    assert all(low <= high for low, high in found)
 
 
 def test_ranges_are_described() -> None:
