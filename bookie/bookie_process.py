@@ -6,7 +6,7 @@ Invariants: identity is proved before data is read; the position is claimed befo
 served; the registration is added after the port is open and removed before it closes; a bookie that
 loses its disk, registration or position stops serving at once.
 
-Source: protocol rules 2.1-2.4, 2.6; CONTRIBUTING.md, "Rules of the code".
+Source: protocol rules 2.1-2.4, 2.6-2.9; CONTRIBUTING.md, "Rules of the code".
 """
 
 import asyncio

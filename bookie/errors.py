@@ -178,7 +178,7 @@ class AlreadyFormattedError(BookieError):
 
 
 class OriginalLivesError(BookieError):
-    """Another process serves as this bookie (rule 2.6). Nothing was written, unless this start was
+    """Another process serves as this bookie (rule 2.8). Nothing was written, unless this start was
     already counted.
     """
 
@@ -193,7 +193,7 @@ class OriginalLivesError(BookieError):
 
 
 class OriginalRegisteredError(BookieError):
-    """Another process stays registered as this bookie and does not answer (rule 2.6). Nothing was
+    """Another process stays registered as this bookie and does not answer (rule 2.8). Nothing was
     written, unless this start was already counted.
     """
 
@@ -211,7 +211,7 @@ class OriginalRegisteredError(BookieError):
 
 
 class PositionTakenError(BookieError):
-    """Another process recorded its position as this bookie (rule 2.6), so this process must not
+    """Another process recorded its position as this bookie (rule 2.7), so this process must not
     answer any more.
     """
 
@@ -225,7 +225,7 @@ class PositionTakenError(BookieError):
 
 
 class DirectoryLostError(BookieError):
-    """A directory of a running bookie was removed, replaced or unmounted (rule 2.6), so what it
+    """A directory of a running bookie was removed, replaced or unmounted (rule 2.9), so what it
     stores is lost when it ends: it stops.
     """
 

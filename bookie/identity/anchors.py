@@ -10,7 +10,7 @@ read.
 Invariant: an anchor is made when the bookie is formatted, and is never written again. A start makes
 one that is missing.
 
-Source: protocol rule 2.6.
+Source: protocol rules 2.6 and 2.9.
 """
 
 import asyncio

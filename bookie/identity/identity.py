@@ -10,7 +10,7 @@ while another process is registered as this bookie, unless it is proved dead; th
 written to the disks before it is written to the metadata service; the first start after a restore
 of the metadata service counts on from the disks.
 
-Source: protocol rules 2.1, 2.2, 2.4, 2.6, 10.6.
+Source: protocol rules 2.1, 2.2, 2.4, 2.6-2.8, 10.6.
 """
 
 import contextlib

@@ -8,7 +8,7 @@ replaced; a registration is replaced at once only if its process is proved dead:
 recorded the position while it held the lock that this process holds now, on the same run of the
 system. No answer proves nothing: the start then waits until the registration's session ends.
 
-Source: protocol rules 2.3 and 2.6.
+Source: protocol rules 2.3 and 2.6-2.8.
 """
 
 import asyncio

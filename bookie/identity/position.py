@@ -7,7 +7,7 @@ Invariants: only a durable position is recorded; an unavailable metadata service
 recording; one write runs at a time, and a write with an unknown outcome is repeated until it is
 decided; after another process has written the node, no request is answered.
 
-Source: protocol rules 1.3, 2.6, 9.5, 10.5.
+Source: protocol rules 1.3, 2.6, 2.7, 9.5, 10.5.
 """
 
 import asyncio

@@ -299,7 +299,7 @@ class AppendProtocol:
         if stored.state is not LedgerState.OPEN:
             return self._found_not_open(stored)
         if isinstance(event, e.MetadataConflicted) and stored.last_fragment == base.last_fragment:
-            # Rule 1.4: a repair changed an older fragment. Or a read checked a fence (4.7).
+            # Rule 1.4: a repair changed an older fragment. Or a read checked a fence (4.7, 4.10).
             self._health.end_check()
             if self._close_token is not None:
                 return self._store_close()

@@ -7,7 +7,7 @@ and entries reach their ack quorum without it, or wait until it takes more), or 
 A FENCED answer is
 *unchecked* until a read of the metadata that began after it has ended.
 
-Source: protocol rules 4.6, 4.7, 5.3-5.5, 5.7.
+Source: protocol rules 4.6, 4.7, 4.9, 5.3-5.5, 5.7.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ from metadata.ledgers.copies import most_out
 from metadata.ledgers.ledger_metadata import QuorumSpec
 
 FALSE_FENCES_MAX: Final = 4
-"""Number of bookies with a false fence that one writer replaces; one more ends it (rule 4.7)."""
+"""Number of bookies with a false fence that one writer replaces; one more ends it (rule 4.9)."""
 FALSE_FENCE: Final = "it fences the ledger although no client recovers it: it lost data"
 _PRESENT: Final = (FailureKind.SUSPECTED, FailureKind.BACKLOG)
 """Failures of members that store entries all the same, only later."""
@@ -85,7 +85,7 @@ class EnsembleHealth:
             self._parked.pop(bookie_id, None)
             self.failed[bookie_id] = Failure(kind, reason)
 
-    # -- fences (rule 4.7) -------------------------------------------------------------------------
+    # -- fences (4.7, 4.9) -------------------------------------------------------------------------
 
     @property
     def has_unchecked(self) -> bool:

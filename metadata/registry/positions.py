@@ -8,7 +8,7 @@ unknown outcome; a node whose version is lower than one seen before belongs to a
 that was restored from a backup. A position that is orderly belongs to a bookie that does not run:
 the next start replaces it before it registers.
 
-Source: protocol rules 1.2, 1.3, 2.6, 9.5.
+Source: protocol rules 1.2, 1.3, 2.6, 2.7, 9.5.
 """
 
 from dataclasses import dataclass

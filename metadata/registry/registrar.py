@@ -28,7 +28,7 @@ class BookieRegistrar:
     """Registration of one bookie, kept across sessions.
 
     `incarnation` identifies this process; its position carries the same value. `dead_incarnations`
-    belong to processes that the caller has proved dead (rule 2.6): their registration is replaced
+    belong to processes that the caller has proved dead (rule 2.8): their registration is replaced
     at once. `on_lost` is called when another process holds the id: this one must stop serving.
     """
 

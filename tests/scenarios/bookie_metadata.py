@@ -20,10 +20,12 @@ from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.storage.bookie_storage import BookieStorage
 from metadata.ids import BookieId
+from metadata.paths import bookie_path
 from metadata.registry.positions import PositionStore
+from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.repair.repair_key import read_repair_key
 from metadata.restore.restore_record import accept_restore
-from metadata.store.ephemeral import INCARNATION_BYTES
+from metadata.store.ephemeral import INCARNATION_BYTES, HeldNode, pack_held
 from metadata.store.interface import MetadataStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults, StoreCall
@@ -93,6 +95,13 @@ async def record_as_another(store: MetadataStore, bookie_id: BookieId) -> None:
     assert found.record is not None
     other = replace(found.record, incarnation=b"another process!")
     await positions.put(bookie_id, other, found.version)
+
+
+async def register_another(store: MetadataStore, bookie_id: BookieId) -> None:
+    """Register the bookie for a process of another session, at an address where none listens."""
+    content = REGISTRATION_CODEC.pack("a registration", BookieRegistration(bookie_id, "another", 1))
+    value = pack_held(HeldNode(b"another process!", 1, content))
+    await store.create(bookie_path(bookie_id), value, ephemeral=True)
 
 
 def context_of(store: MetadataStore, bookie_id: BookieId, storage: BookieStorage) -> ServerContext:

@@ -12,6 +12,7 @@ Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
     empty DIRECTORY | empty all | swap DIRECTORY       lost; exchanged for another bookie's
     keep-copy | keep-copy-of-files | put-copy-back     of all directories: by blocks, by files
     another-process                                    records its position as this bookie
+    register-another | end-another         a process that does not answer; its session ends
     back-up-metadata | restore-metadata                all data of the metadata service
     dump-metadata | restore-dump | accept-metadata | accept-restore      by an operator (10.6)
     hold-syncs | release-syncs | fail-sync | damage ID      a bit of that entry flips in the log
@@ -40,6 +41,7 @@ from typing import Final
 from bookie.config import KIB, StorageConfig
 from bookie.errors import BookieError, CookieMismatchError, CookieMissingError
 from bookie.files.disk import remove_mark
+from bookie.identity.anchors import AnchorWatch
 from bookie.identity.identity import LIMBO_NAME, format_directories, prove_identity
 from bookie.server.collector import Collector
 from bookie.server.server_context import ServerContext
@@ -62,10 +64,12 @@ from tests.scenarios.bookie_metadata import (
     claim,
     context_of,
     record_as_another,
+    register_another,
 )
 from tests.scenarios.bookie_wire import Wire, batch_of, fence_without_key, hello_of, request_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop
+from tests.simulation.network import Network, NetworkOdds
 from tests.support.bookie.batches import payload_of
 
 SEED: Final = 11
@@ -99,6 +103,7 @@ class _Machine:
     """Performs the events of a transcript."""
 
     def __init__(self) -> None:
+        Network(simulation_loop(), SEED, NetworkOdds()).install()
         self._rng = random.Random(f"bookie {SEED}")
         self._platter = Platter()
         self._copy: Platter | None = None
@@ -107,6 +112,7 @@ class _Machine:
         self._server = server = MemoryMetadataServer(faults=self._metadata_faults)
         self._kept = KeptMetadata(copy.deepcopy(server.tree), [])
         self._store = MemoryMetadataStore(server)
+        self._other = MemoryMetadataStore(server)
         self._metadata_faults.bookie_session = self._store.session_id
         self._others = LedgerStore(MemoryMetadataStore(server), self._rng, lambda: 0)
         self._bookie_ids: list[BookieId] = []
@@ -132,7 +138,8 @@ class _Machine:
             ]:
                 await self._hurt(words[0], "".join(where))
             case [
-                "another-process" | "back-up-metadata" | "restore-metadata" | "accept-metadata"
+                "another-process" | "register-another" | "end-another"
+                | "back-up-metadata" | "restore-metadata" | "accept-metadata"
                 | "dump-metadata" | "restore-dump" | "accept-restore"
                 | "metadata-is-stale" | "metadata-is-fresh" | "metadata-leader-is-replaced"
             ]:  # fmt: skip
@@ -201,6 +208,10 @@ class _Machine:
         match how:
             case "another-process":
                 await record_as_another(self._store, self._bookie_ids[0])
+            case "register-another":
+                await register_another(self._other, self._bookie_ids[0])
+            case "end-another":
+                await self._other.aclose()
             case "metadata-is-stale" | "metadata-is-fresh" | "metadata-leader-is-replaced":
                 self._metadata_faults.standing = how
             case "accept-metadata":
@@ -245,10 +256,11 @@ class _Machine:
         is_limbo = storage.statistics().is_limbo
         self._lines.append(f"started {identity.bookie_id}{' in limbo' if is_limbo else ''}")
         started.set_result(None)
+        watch = AnchorWatch(marks, identity.files, lambda error: self._lines.append(_ended(error)))
         try:
-            await storage.background()
+            await asyncio.gather(storage.background(), watch.run())
         except BookieError as error:
-            self._lines.append(f"ended {type(error).__name__}")
+            self._lines.append(_ended(error))
 
     async def _hurt(self, how: str, where: str) -> None:
         platter = self._platter
@@ -397,6 +409,10 @@ def _move_directory(source: Platter, target: Platter, directory: str) -> None:
             moved[name] = names.pop(name)
     for name in [name for name in source.stores if f"{name}/".startswith(prefix)]:
         target.stores[name] = source.stores.pop(name)
+
+
+def _ended(error: BookieError) -> str:
+    return f"ended {type(error).__name__}"
 
 
 def _show_refusal(error: BookieError) -> str:

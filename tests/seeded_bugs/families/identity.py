@@ -47,7 +47,7 @@ BUGS = (
         "serving-original-displaced",
         "A start takes over the registration of a process that serves, without sending it a"
         " request.",
-        ("2.6",),
+        ("2.8",),
         (
             Edit(
                 "bookie/identity/original.py",

@@ -1,4 +1,4 @@
-"""Tests of a running bookie whose directories are removed, replaced or unmounted (rule 2.6)."""
+"""Tests of a running bookie whose directories are removed, replaced or unmounted (rule 2.9)."""
 
 import asyncio
 import shutil

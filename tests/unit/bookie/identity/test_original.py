@@ -1,4 +1,4 @@
-"""A start never replaces a running process of its bookie, and waits for a silent one (rule 2.6)."""
+"""A start never replaces a running process of its bookie, and waits for a silent one (rule 2.8)."""
 
 import asyncio
 from collections.abc import AsyncIterator

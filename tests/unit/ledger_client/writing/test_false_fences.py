@@ -1,5 +1,5 @@
 """Bookies that fence an open ledger by mistake, as after damage in their log: the writer checks it
-by a fresh read of the metadata, and goes on without them (protocol 4.7).
+by a fresh read of the metadata, and goes on without them (protocol 4.7, 4.9).
 """
 
 import asyncio

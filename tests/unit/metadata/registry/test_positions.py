@@ -1,4 +1,4 @@
-"""Positions of the bookies' logs: stored form, and changes by compare-and-set (rules 1.2, 2.6)."""
+"""Positions of the bookies' logs: stored form, and changes by compare-and-set (rules 1.2, 2.7)."""
 
 from dataclasses import replace
 
