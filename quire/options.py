@@ -315,6 +315,8 @@ class Reading(Generic[ReadT_co]):
     """Where each value comes from that is not the default: a flag, a file or a variable."""
     problems: tuple[str, ...]
     """Everything that is wrong, but what is missing."""
+    wrong: frozenset[str]
+    """Options whose values are refused."""
     missing: tuple[str, ...]
     """Required options that are not given."""
 
@@ -381,7 +383,7 @@ class OptionTable(Generic[OptionsT]):
             for name, each in self.options.items()
             if each.facts.is_required and name not in wrong and not getattr(options, name)
         )
-        return Reading(options, origins, tuple(dict.fromkeys(problems)), missing)
+        return Reading(options, origins, tuple(dict.fromkeys(problems)), frozenset(wrong), missing)
 
     def said_missing(self, name: str) -> str:
         """Return the error for a required option that is not given."""

@@ -114,14 +114,17 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
     errors = [located(each, arguments.file, text) for each in problems]
     for server in servers:
         found = list(server.reading.problems)
-        if server.is_in_file and not found and not arguments.without_files:
-            found += server.reading.options.unusable_files()
+        if server.is_in_file and not arguments.without_files:
+            options = server.reading.options
+            # Options that contradict each other do not say which certificates are used.
+            found += ServerOptions.unusable_files(options) if found else options.unusable_files()
         errors += (located(each, arguments.file, text, server.title) for each in found)
     listeners = [
         (each.title, address)
         for each in servers
-        if each.is_in_file and not each.reading.problems
+        if each.is_in_file
         for address in each.reading.options.addresses()
+        if address.option not in each.reading.wrong
     ]
     certain = list(port_clashes(each for each in listeners if not is_wildcard(each[1].host)))
     errors += (located(each, arguments.file, text) for each in certain)

@@ -118,12 +118,32 @@ def test_two_listeners_of_a_file_cannot_have_one_port(tmp_path: Path) -> None:
     ]
     assert check(path, "\n".join(lines)) == [
         f"{path}:6: admin_port is that of port: 3181",
+        f"{path}:5: [gateway] port is that of [bookie] port: 3181",
+        f"{path}:6: [gateway] admin_port is that of [bookie] port: 3181",
     ]
     lines[5] = "admin_port = 2181"
     assert check(path, "\n".join(lines)) == [
         f"{path}:5: [gateway] port is that of [bookie] port: 3181",
         f"{path}:7: [zookeeper] port is that of [gateway] admin_port: 2181",
     ]
+
+
+def test_an_error_hides_no_other(tmp_path: Path) -> None:
+    """Files are read, and ports compared, of servers that have other errors too."""
+    path = tmp_path / "c.toml"
+    lines = [
+        "[bookie]",
+        "weight = 5000",
+        "port = 3181",
+        f'admin_token_file = "{tmp_path}/missing"',
+        "[gateway]",
+        "port = 3181",
+        'admin_port = "3181"',
+        'tls = "required"',
+    ]
+    errors = [each.split(": ")[0] for each in check(path, "\n".join(lines))]
+    missing = [str(path)] * 3  # files of certificates, which have no lines
+    assert errors == [f"{path}:2", f"{path}:4", f"{path}:7", *missing, f"{path}:6"]
 
 
 def test_a_file_for_several_machines_may_have_one_port_twice(tmp_path: Path) -> None:
