@@ -624,16 +624,18 @@ def repair_worker_path(worker_id: str) -> str:
     return f"{REPAIR_WORKERS}/{worker_id}"
 
 
+def root_of(path: str) -> str:
+    """Return the root of the kind of a node, or the node above roots that it is or is below; empty
+    if there is none.
+    """
+    while path and path not in CLIENT_RIGHTS:
+        path = path.rpartition("/")[0]
+    return path
+
+
 def client_rights(path: str) -> Right:
     """Return what a client may do to a node."""
-    if path == ROOT:
-        return CLIENT_RIGHTS[ROOT]
-    while path:
-        rights = CLIENT_RIGHTS.get(path)
-        if rights is not None:
-            return rights
-        path = path.rpartition("/")[0]
-    return Right.NONE
+    return CLIENT_RIGHTS.get(root_of(path), Right.NONE)
 
 
 def made_for_clients() -> tuple[str, ...]:

@@ -3,13 +3,15 @@
 Leaves the rules of each part of the tree to the modules beside it, and reading what they need to
 `quire.gateway.requests`.
 
-Invariants: what no rule allows is refused; a multi is allowed only if each of its operations is;
-a secret is read by super users alone.
+Invariants: the kinds that clients may change, by the register (`metadata.paths`), have one rule
+each, and no other kind has one; what no rule allows is refused; a multi is allowed only if each of
+its operations is; a secret is read by super users alone.
 
 Source: docs/security.md, "A gateway for clients".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from metadata.paths import (
@@ -24,6 +26,7 @@ from metadata.paths import (
     chain_owner_path,
     chain_path,
     client_rights,
+    root_of,
 )
 from metadata.store.interface import (
     MULTI_OPERATIONS_MAX,
@@ -54,6 +57,21 @@ from quire.gateway.rights.verdict import (
 
 PARENTS: Final = (LEDGERS, CHAINS)
 """Nodes that a client may create empty, so that its own nodes have a parent."""
+
+Rule = Callable[[Subject, Operation, Sequence[Operation], Known], Verdict]
+"""Decides about one operation of several."""
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        LEDGERS: decide_ledger,
+        CHAINS: decide_chain,
+        LEDGER_IDS: decide_counter,
+        CHOSEN_IDS: decide_chosen,
+        DELETED: decide_deletion,
+        CLIENTS: decide_registration,
+    }
+)
+"""Rules by the roots of their kinds."""
 
 
 def decide_read(subject: Subject, path: str) -> Refused | None:
@@ -112,16 +130,7 @@ def _decide(
         return no_rule(subject, path, "change a node twice in one step")
     if path in PARENTS and operation == Create(path, b"") and subject.principal:
         return ALLOWED
-    if path.startswith(f"{LEDGERS}/"):
-        return decide_ledger(subject, operation, operations, known)
-    if path.startswith(f"{CHAINS}/"):
-        return decide_chain(subject, operation, operations, known)
-    if path == LEDGER_IDS:
-        return decide_counter(subject, operation, known)
-    if path == CHOSEN_IDS or path.startswith(f"{CHOSEN_IDS}/"):
-        return decide_chosen(subject, operation, operations)
-    if path == DELETED or path.startswith(f"{DELETED}/"):
-        return decide_deletion(subject, operation, operations)
-    if path.startswith(f"{CLIENTS}/"):
-        return decide_registration(subject, operation)
-    return no_rule(subject, path, "change this node")
+    rule = None if path in PARENTS else RULES.get(root_of(path))
+    if rule is None:
+        return no_rule(subject, path, "change this node")
+    return rule(subject, operation, operations, known)

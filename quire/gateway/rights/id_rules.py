@@ -46,8 +46,12 @@ REGISTRATION_BYTES_MAX: Final = 4 * 1024
 _CLIENT: Final = re.compile(r"[a-z0-9-]{1,64}")
 
 
-def decide_counter(subject: Subject, operation: Operation, known: Known) -> Verdict:
-    """Decide about a change of LEDGER_IDS."""
+def decide_counter(
+    subject: Subject, operation: Operation, _: Sequence[Operation], known: Known
+) -> Verdict:
+    """Decide about a change of LEDGER_IDS; nothing is below it."""
+    if operation.path != LEDGER_IDS:
+        return no_rule(subject, operation.path, "create a node below the counter of ledger ids")
     first, what = FIRST_ID, "set the counter of ledger ids other than up by at most one block"
     match operation:
         case Create(_, value, False):
@@ -73,7 +77,7 @@ def decide_counter(subject: Subject, operation: Operation, known: Known) -> Verd
 
 
 def decide_chosen(
-    subject: Subject, operation: Operation, operations: Sequence[Operation]
+    subject: Subject, operation: Operation, operations: Sequence[Operation], _: Known
 ) -> Verdict:
     """Decide about a change at a node below CHOSEN_IDS."""
     if _is_new_shard(operation, CHOSEN_IDS, CHOSEN_ID_SHARDS) and subject.principal:
@@ -93,7 +97,7 @@ def decide_chosen(
 
 
 def decide_deletion(
-    subject: Subject, operation: Operation, operations: Sequence[Operation]
+    subject: Subject, operation: Operation, operations: Sequence[Operation], _: Known
 ) -> Verdict:
     """Decide about a change at a node below DELETED."""
     path = operation.path
@@ -112,10 +116,12 @@ def decide_deletion(
     return no_rule(subject, path, "record a deletion that it does not make, or remove a record")
 
 
-def decide_registration(subject: Subject, operation: Operation) -> Verdict:
+def decide_registration(
+    subject: Subject, operation: Operation, _: Sequence[Operation], __: Known
+) -> Verdict:
     """Decide about a change at a node below CLIENTS."""
     path = operation.path
-    head, _, name = path.rpartition("/")
+    head, name = path.rsplit("/", 1)
     if head == CLIENTS and subject.principal and _CLIENT.fullmatch(name):
         match operation:
             case Create(_, value, True) if _is_held(path, value):

@@ -19,9 +19,11 @@ from metadata.paths import (
     LEDGER_IDS,
     LEDGERS,
     LIFECYCLES,
+    REGISTER,
     REPAIR_KEY,
     TOPICS,
     USERS,
+    Right,
     chosen_id_path,
     deletion_path,
     ledger_path,
@@ -35,7 +37,7 @@ from metadata.security.ledger_roles import (
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.interface import Check, CompareAndSet, Create, Delete, Operation, Stored
 from metadata.store.number_blocks import pack_block
-from quire.gateway.rights.decisions import decide_read, decide_writes, needed_for
+from quire.gateway.rights.decisions import RULES, decide_read, decide_writes, needed_for
 from quire.gateway.rights.verdict import Allowed, Impossible, Known, Refused, Subject
 from tests.support.metadata.samples import A, B, C, D, open_ledger, token
 
@@ -259,6 +261,10 @@ def test_the_counter_only_rises(operation: Operation, block: tuple[int, int] | N
 
 
 ROWS: Mapping[str, tuple[list[Operation], bool]] = {
+    "make a node below the counter": (
+        [Create(f"{LEDGER_IDS}/more", pack_block(LEDGER_IDS, 1))],
+        False,
+    ),
     "make the levels above a ledger": ([Create(f"{LEDGERS}/0000/000", b"")], True),
     "store a value there": ([Create(f"{LEDGERS}/0000/000", b"x")], False),
     "use other names there": ([Create(f"{LEDGERS}/0000/x", b"")], False),
@@ -311,6 +317,10 @@ def test_what_every_client_may_do(name: str) -> None:
     if not isinstance(operations[0], Check):
         assert not isinstance(decide_writes(UNPROVED, operations, Known()), Allowed)
     assert isinstance(decide_writes(SUPER, operations, Known()), Allowed)
+
+
+def test_the_kinds_that_clients_may_change_have_rules() -> None:
+    assert RULES.keys() == {kind.root for kind in REGISTER if kind.clients & ~Right.READ}
 
 
 def test_one_refused_part_refuses_a_multi() -> None:
