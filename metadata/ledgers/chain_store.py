@@ -63,12 +63,9 @@ from metadata.store.interface import (
     find,
 )
 from metadata.store.tree_deletion import drop
+from metadata.store.value_changes import ATTEMPTS_MAX, until_certain
 
 LINK_READS_AT_ONCE: Final = 256
-ATTEMPTS_MAX: Final = 1_000
-"""Maximum number of attempts at one change; most attempts fail because another writer changed the
-same chain.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,31 +294,23 @@ class ChainStore:
         also_deleted: bool = False,
     ) -> ChainHead:
         """Change a head by compare-and-set, whatever its version, until the outcome is certain."""
-        path, token, backoff = chain_path(name), self._token(), Backoff(self._rng)
+        path, token = chain_path(name), self._token()
         life = await self.life(name)
-        is_unknown = False
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt(_unknown_count: int) -> ChainHead:
+            head, version = await (self._any_head if also_deleted else self.head)(name)
+            if head.token == token:
+                return head
+            wanted = changed(head, token)
+            change = CompareAndSet(path, HEAD_CODEC.pack(path, wanted), version)
             try:
-                read = self._any_head if also_deleted else self.head
-                head, version = await read(name)
-                if head.token == token:
-                    return head
-                wanted = changed(head, token)
-                change = CompareAndSet(path, HEAD_CODEC.pack(path, wanted), version)
                 await self._store.multi([change, *life])
-                return wanted
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            except OutcomeUnknownError:
-                is_unknown = True
-            except VersionConflictError:
-                pass
             except NodeNotFoundError as error:  # the head and the life end together
                 raise ChainNotFoundError(name) from error
-            await asyncio.sleep(backoff.next_s())
-        raise MetadataError(
-            f"chain {name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
+            return wanted
+
+        return await until_certain(
+            self._rng, attempt, again=(VersionConflictError,), what=f"chain {name!r}"
         )
 
     async def _link(self, name: str, index: int) -> ChainLink | None:

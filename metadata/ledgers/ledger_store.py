@@ -55,6 +55,7 @@ from metadata.store.interface import (
     find,
 )
 from metadata.store.number_blocks import pack_block, unpack_block
+from metadata.store.value_changes import until_certain
 
 FIRST_VERSION: Final = Version(0)
 FIRST_LEDGER_ID: Final = LedgerId(0)
@@ -83,31 +84,25 @@ class LedgerStore:
         create = Create(path, encode_ledger_metadata(metadata))
         # Creating and removing the node in one step succeeds only if no client chose the id.
         operations: list[Operation] = [Create(chosen, b""), Delete(chosen, FIRST_VERSION), create]
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        while True:
-            try:
-                if is_chosen:
-                    counter = await self._check_of_counter(metadata.ledger_id)
-                    operations = [create, Create(chosen, b""), counter]
-                await self._store.multi(operations)
-            except NodeNotFoundError:
-                await self._make_parents(path, chosen)
-                continue
-            except VersionConflictError:
-                pass  # ids were allocated meanwhile
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            except NodeExistsError:
-                if await self._is_ours(metadata, backoff):
-                    return FIRST_VERSION
-                raise
-            else:
+
+        async def attempt(_unknown_count: int) -> Version:
+            nonlocal operations
+            if is_chosen:
+                counter = await self._check_of_counter(metadata.ledger_id)
+                operations = [create, Create(chosen, b""), counter]
+            while True:
+                try:
+                    await self._store.multi(operations)
+                except NodeNotFoundError:
+                    await self._make_parents(path, chosen)
+                    continue
+                except NodeExistsError:
+                    if not await self._is_ours(metadata):
+                        raise
                 return FIRST_VERSION
-            await asyncio.sleep(backoff.next_s())
+
+        # A conflict: ids were allocated meanwhile.
+        return await until_certain(self._rng, attempt, again=(VersionConflictError,))
 
     async def get(
         self, ledger_id: LedgerId, *, fresh: bool = False, agreed: bool = False
@@ -215,9 +210,9 @@ class LedgerStore:
                     raise NodeExistsError(path)
             raise NodeExistsError(LEDGER_IDS)
 
-    async def _is_ours(self, metadata: LedgerMetadata, backoff: Backoff) -> bool:
+    async def _is_ours(self, metadata: LedgerMetadata) -> bool:
         try:
-            stored, _ = await self._read_back(metadata.ledger_id, backoff)
+            stored, _ = await self.get(metadata.ledger_id, fresh=True)
         except NodeNotFoundError:  # deleted since
             return False
         return stored.creation_token == metadata.creation_token

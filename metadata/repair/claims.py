@@ -19,15 +19,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Annotated, Final
 
-from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import (
     MetadataError,
     MetadataFormatError,
     NodeExistsError,
     NodeNotFoundError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
     VersionConflictError,
 )
 from metadata.ids import LedgerId, is_ledger_id
@@ -42,6 +39,7 @@ from metadata.store.ephemeral import (
     unpack_held,
 )
 from metadata.store.interface import MetadataStore, SessionState, Stored, find
+from metadata.store.value_changes import until_certain
 
 REPORT_INTERVAL_S: Final = 5.0
 UNREADABLE: Final = "unreadable"
@@ -212,31 +210,26 @@ class ClaimStore:
     async def _create(self, claim: Claim) -> bool:
         """Create the node in the present session. Returns False if another process holds it."""
         path = repair_claim_path(claim.ledger_id)
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        while True:
-            session_id = self._store.session_id
-            value = _value_of(claim, self._incarnation, session_id)
-            try:
+
+        async def attempt(_unknown_count: int) -> bool:
+            value = _value_of(claim, self._incarnation, self._store.session_id)
+            stored = await find(self._store, path)
+            if stored is None:
+                with contextlib.suppress(NodeExistsError):
+                    await self._store.create(path, value, ephemeral=True)
                 stored = await find(self._store, path)
-                if stored is None:
-                    with contextlib.suppress(NodeExistsError):
-                        await self._store.create(path, value, ephemeral=True)
-                    stored = await find(self._store, path)
-                if stored is not None:
-                    if unpack_held(path, stored.value).incarnation != self._incarnation:
-                        return False
-                    if _is_of(path, stored, self._incarnation, self._store.session_id):
-                        return True
-                    # It is from an earlier session of this process: it is about to vanish.
-                    with contextlib.suppress(NodeNotFoundError, VersionConflictError):
-                        await self._store.delete(path, stored.version)
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            await asyncio.sleep(backoff.next_s())
+            if stored is None:
+                raise NodeNotFoundError(path)
+            if unpack_held(path, stored.value).incarnation != self._incarnation:
+                return False
+            if _is_of(path, stored, self._incarnation, self._store.session_id):
+                return True
+            # It is from an earlier session of this process: it is about to vanish.
+            await self._store.delete(path, stored.version)
+            raise NodeNotFoundError(path)
+
+        again = (NodeNotFoundError, VersionConflictError)
+        return await until_certain(self._rng, attempt, again=again)
 
     async def _read(self, name: str) -> Claim | None:
         if not _is_ledger_name(name):

@@ -172,10 +172,8 @@ class RecordStore(Generic[Key, Record]):
         """Change, create or remove a record; return it as stored. None is a record that is not
         there.
 
-        Repeats until the outcome is certain or the call is cancelled; a cancelled call may have
-        been applied, or may still be. Raises what `change` raises, the kind's error when there are
-        too many records, StoreUnavailableError when nothing was written, and the last error after
-        many attempts.
+        Raises what `change` raises, the kind's error when there are too many records, and as
+        `until_certain`.
         """
         kind, node = self._kind, self._kind.node(key)
 

@@ -8,19 +8,16 @@ Invariant: a new read decides an unknown outcome; a node that is gone already co
 Source: protocol rule 1.3.
 """
 
-import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from metadata.backoff import Backoff
 from metadata.errors import (
     NodeNotEmptyError,
     NodeNotFoundError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
     VersionConflictError,
 )
 from metadata.store.interface import Check, Delete, MetadataStore
+from metadata.store.value_changes import until_certain
 
 
 async def drop(
@@ -30,30 +27,22 @@ async def drop(
     StoreUnavailableError when nothing was written, NodeNotFoundError when the node of a check is
     gone.
     """
-    backoff = Backoff(rng)
-    is_unknown = False
-    while True:
+
+    async def attempt(_unknown_count: int) -> bool:
         try:
             stored = await store.get(path, fresh=True)
             if checks:
                 await store.multi([*checks, Delete(path, stored.version)])
             else:
                 await store.delete(path, stored.version)
-            return True
         except NodeNotFoundError as error:
             if error.path != path:
                 raise
-            return True
         except NodeNotEmptyError:
             return False
-        except OutcomeUnknownError:
-            is_unknown = True
-        except VersionConflictError:
-            pass
-        except StoreUnavailableError:
-            if not is_unknown:
-                raise
-        await asyncio.sleep(backoff.next_s())
+        return True
+
+    return await until_certain(rng, attempt, again=(VersionConflictError,))
 
 
 async def drop_tree(

@@ -28,8 +28,8 @@ from metadata.store.interface import MetadataStore, Stored, find
 Result = TypeVar("Result")
 
 ATTEMPTS_MAX: Final = 1_000
-"""Maximum number of attempts at one change; most attempts fail because another process changed the
-same value.
+"""Maximum number of attempts at one change of something that other processes change too; most fail
+because another one came first.
 """
 
 ValueChange = Callable[[bytes | None], bytes]
@@ -42,22 +42,35 @@ NodeChange = Callable[[bytes | None], bytes | None]
 """The same for a node that may also be removed; then it returns None."""
 
 
-async def until_certain(rng: Random, attempt: Callable[[int], Awaitable[Result]]) -> Result:
+async def until_certain(
+    rng: Random,
+    attempt: Callable[[int], Awaitable[Result]],
+    *,
+    again: tuple[type[MetadataError], ...] = (),
+    what: str = "",
+) -> Result:
     """Repeat a write until its outcome is certain or the call is cancelled; a cancelled call may
     have been applied, or may still be. `attempt` takes how many attempts before it have an unknown
-    outcome. Raises what it raises, and StoreUnavailableError only when nothing was written.
+    outcome.
+
+    Repeats after the errors `again` too. Raises what `attempt` raises, StoreUnavailableError only
+    when nothing was written, and MetadataError after ATTEMPTS_MAX attempts at a change of `what`.
     """
     backoff = Backoff(rng)
-    unknown_count = 0
-    while True:
+    attempts = unknown_count = 0
+    while not what or attempts < ATTEMPTS_MAX:
+        attempts += 1
         try:
             return await attempt(unknown_count)
+        except again:
+            pass
         except OutcomeUnknownError:
             unknown_count += 1
         except StoreUnavailableError:
             if not unknown_count:
                 raise
         await asyncio.sleep(backoff.next_s())
+    raise MetadataError(f"{what} kept changing during {ATTEMPTS_MAX} attempts: try again")
 
 
 async def change_value(store: MetadataStore, path: str, change: ValueChange, rng: Random) -> bytes:
@@ -78,39 +91,25 @@ async def change_node(
     """Change a value, create its node, or remove it. Return the value as stored; None if there is
     no node.
 
-    Repeats until the outcome is certain or the call is cancelled; a cancelled call may have been
-    applied, or may still be. Raises what `change` raises, and `check_room`, which is called before
-    the node is created; StoreUnavailableError when nothing was written, and the last error after
-    ATTEMPTS_MAX attempts.
+    Raises what `change` raises, and `check_room`, which is called before the node is created, and
+    as `until_certain`.
     """
-    backoff = Backoff(rng)
-    is_unknown = False
     wanted: bytes | None = None
-    failure: MetadataError | None = None
-    for _ in range(ATTEMPTS_MAX):
-        try:
-            stored = await find(store, path)
-            before = None if stored is None else stored.value
-            if is_unknown and before == wanted:
-                return wanted
-            wanted = change(before)
-            if wanted is not None and stored is None and check_room is not None:
-                await check_room()
-            await _write(store, path, wanted, stored)
-        except OutcomeUnknownError as error:
-            is_unknown = True
-            failure = error
-        except (NodeExistsError, NodeNotFoundError, VersionConflictError) as error:
-            failure = error
-        except StoreUnavailableError as error:
-            if not is_unknown:
-                raise
-            failure = error
-        else:
+
+    async def attempt(unknown_count: int) -> bytes | None:
+        nonlocal wanted
+        stored = await find(store, path)
+        before = None if stored is None else stored.value
+        if unknown_count and before == wanted:
             return wanted
-        await asyncio.sleep(backoff.next_s())
-    assert failure is not None, "every attempt ended with an error"
-    raise failure
+        wanted = change(before)
+        if wanted is not None and stored is None and check_room is not None:
+            await check_room()
+        await _write(store, path, wanted, stored)
+        return wanted
+
+    again = (NodeExistsError, NodeNotFoundError, VersionConflictError)
+    return await until_certain(rng, attempt, again=again, what=path)
 
 
 async def _write(

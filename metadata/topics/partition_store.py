@@ -19,7 +19,6 @@ from metadata.errors import (
     NodeExistsError,
     NodeNotFoundError,
     OutcomeUnknownError,
-    StoreUnavailableError,
     VersionConflictError,
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
@@ -27,6 +26,7 @@ from metadata.paths import PARTITIONS, partition_chunk_path, partition_path, top
 from metadata.store.batching import BatchingStore
 from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation, find
 from metadata.store.tree_deletion import drop, drop_tree
+from metadata.store.value_changes import until_certain
 from metadata.topics.partition import (
     CHUNK_CODEC,
     PARTITION_CODEC,
@@ -102,23 +102,23 @@ class PartitionStore:
         written.
         """
         record, operations = self._operations(key, record, expected)
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        while True:
+
+        async def attempt(unknown_count: int) -> Version:
+            if unknown_count:
+                version = await self._applied_version(key, record, expected)
+                if version is not None:
+                    return version  # the old version proves nothing: repeat
             try:
-                return record, await self._write(operations)
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
+                return await self._write(operations)
             except VersionConflictError:
-                if not is_unknown:
+                version = None
+                if unknown_count:  # perhaps by an earlier attempt
+                    version = await self._applied_version(key, record, expected)
+                if version is None:
                     raise
-            version = await self._applied_version(key, record, expected, backoff)
-            if version is not None:
-                return record, version
-            await asyncio.sleep(backoff.next_s())  # the old version proves nothing: repeat
+                return version
+
+        return record, await until_certain(self._rng, attempt)
 
     async def chunk(self, key: PartitionKey, number: int) -> tuple[PartitionSegment, ...]:
         """Read a chunk of older segments, including segments skipped since. Raises
@@ -213,26 +213,17 @@ class PartitionStore:
         return await self._writes.compare_and_set(first.path, first.value, first.expected)
 
     async def _applied_version(
-        self, key: PartitionKey, record: PartitionRecord, expected: Version, backoff: Backoff
+        self, key: PartitionKey, record: PartitionRecord, expected: Version
     ) -> Version | None:
         """Return the version of our change if it was applied, None while the old version is still
         there.
         """
-        stored, version = await self._read_back(key, backoff)
+        stored, version = await self.get(key)
         if version == expected:
             return None
         if stored.token == record.token:
             return version
         raise VersionConflictError(partition_path(key), expected)
-
-    async def _read_back(
-        self, key: PartitionKey, backoff: Backoff
-    ) -> tuple[PartitionRecord, Version]:
-        while True:
-            try:
-                return await self.get(key)
-            except StoreUnavailableError:
-                await asyncio.sleep(backoff.next_s())
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

@@ -40,14 +40,11 @@ from metadata.store.interface import (
     WatchCallback,
     find,
 )
+from metadata.store.value_changes import ATTEMPTS_MAX, until_certain
 from metadata.topics.topic import TOPIC_CODEC, TopicId, TopicRecord, check_topic_name, pack_topic
 from metadata.topics.topic_names import TopicNames
 
 CHANGES_AT_ONCE_MAX: Final = 1_000
-ATTEMPTS_MAX: Final = 1_000
-"""Maximum number of attempts at one change; most attempts fail because another writer changed the
-same topic.
-"""
 
 TopicChange = Callable[[TopicRecord], TopicRecord | None]
 """Function that returns the wanted record, or None if the given one needs no change. It is called
@@ -74,26 +71,17 @@ class TopicStore:
         """
         path = topic_path(check_topic_name(record.name))
         record = replace(record, token=self._token())
-        backoff = Backoff(self._rng)
-        is_unknown = False
-        for _ in range(ATTEMPTS_MAX):
+
+        async def attempt(_unknown_count: int) -> TopicRecord:
             try:
-                try:
-                    await self._create_first(path, pack_topic(path, record), record.name)
-                    return record
-                except NodeExistsError:
-                    return await self._create_again(record)
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            except (NodeNotFoundError, TopicNotFoundError, VersionConflictError):
-                pass  # another change, or an equivalent name, came first: read again
-            await asyncio.sleep(backoff.next_s())
-        raise MetadataError(
-            f"topic {record.name!r} kept changing during {ATTEMPTS_MAX} attempts: try again"
-        )
+                await self._create_first(path, pack_topic(path, record), record.name)
+            except NodeExistsError:
+                return await self._create_again(record)
+            return record
+
+        # Another change, or an equivalent name, may come first: then it is read again.
+        again = (NodeNotFoundError, TopicNotFoundError, VersionConflictError)
+        return await until_certain(self._rng, attempt, again=again, what=f"topic {record.name!r}")
 
     async def get(self, name: str, *, fresh: bool = False) -> tuple[TopicRecord, Version]:
         """Read a topic, including one that is being deleted. With `fresh`, the result includes

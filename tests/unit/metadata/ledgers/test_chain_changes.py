@@ -19,6 +19,7 @@ from metadata.ledgers import chain_store
 from metadata.ledgers.chain import ChainHead, LinkedLedger
 from metadata.ledgers.chain_store import ChainStore, Publication, Published
 from metadata.paths import LEDGERS, chain_link_path, chain_links_path, ledger_path
+from metadata.store import value_changes
 from metadata.store.memory import MemoryMetadataStore
 from tests.support.metadata.scripted_faults import ScriptedFaults, is_read, reach
 from tests.unit.metadata.conftest import NOW_MS, RETRIES, RETRIES_S_MIN, taken_s
@@ -220,6 +221,7 @@ async def test_attempts_are_limited(
 ) -> None:
     await with_links(chains, 1)
     monkeypatch.setattr(chain_store, "ATTEMPTS_MAX", 3)
+    monkeypatch.setattr(value_changes, "ATTEMPTS_MAX", 3)
     faults.acts = ["dropped"] * 3
     with pytest.raises(MetadataError, match="3 attempts: try again"):
         await change(chains)

@@ -13,6 +13,7 @@ from metadata.errors import (
     TopicNotFoundError,
 )
 from metadata.paths import TOPICS, topic_name_path, topic_path
+from metadata.store import value_changes
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_faults import StoreCall
 from metadata.topics import topic_store
@@ -222,6 +223,7 @@ async def test_attempts_are_limited(
 ) -> None:
     await topics.create(topic("another"))
     monkeypatch.setattr(topic_store, "ATTEMPTS_MAX", 3)
+    monkeypatch.setattr(value_changes, "ATTEMPTS_MAX", 3)
     faults.acts = ["dropped"] * 3
     with pytest.raises(MetadataError, match="3 attempts: try again"):
         await (topics.create(topic()) if is_creation else topics.change("another", led_by(7)))
