@@ -45,8 +45,6 @@ REPORT_INTERVAL_S: Final = 5.0
 UNREADABLE: Final = "unreadable"
 """Worker, in lists, of a claim that this release cannot read."""
 
-_INT64_MAX: Final = 2**63 - 1
-
 _log = logging.getLogger(__name__)
 
 
@@ -254,8 +252,7 @@ def _value_of(claim: Claim, incarnation: bytes, session_id: int) -> bytes:
 
 
 def _is_of(path: str, stored: Stored, incarnation: bytes, session_id: int) -> bool:
-    held = unpack_held(path, stored.value)
-    return held.incarnation == incarnation and held.session_id == session_id & _INT64_MAX
+    return unpack_held(path, stored.value).is_of(incarnation, session_id)
 
 
 def _is_in_use(held: HeldClaim | None) -> bool:

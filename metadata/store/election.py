@@ -25,12 +25,12 @@ from metadata.errors import (
     NodeNotFoundError,
     VersionConflictError,
 )
-from metadata.records import INT64_MAX, Codec
+from metadata.records import Codec
 from metadata.store.ephemeral import (
     INCARNATION_BYTES,
-    REMOVE_S_MAX,
     HeldNode,
     pack_held,
+    remove_held,
     unpack_held,
 )
 from metadata.store.interface import Cancel, MetadataStore, SessionState, find
@@ -97,20 +97,14 @@ class Election(Generic[Candidate]):
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def aclose(self) -> None:
-        """Stop being elected: at once if the store answers within REMOVE_S_MAX, else when the
-        session ends.
-        """
+        """Stop being elected; the node is removed as `remove_held` does."""
         if self._task is None:
             return
         for cancel in self._cancels:
             cancel()
         await cancel_and_wait(self._task)
         self._note(self._elected, None)
-        with contextlib.suppress(MetadataError, TimeoutError):
-            async with asyncio.timeout(REMOVE_S_MAX):
-                stored = await self._store.get(self._path, fresh=True)
-                if unpack_held(self._path, stored.value).incarnation == self._incarnation:
-                    await self._store.delete(self._path, stored.version)
+        await remove_held(self._store, self._path, self._incarnation)
 
     async def _follow(self) -> None:
         backoff = Backoff(self._rng)
@@ -141,7 +135,7 @@ class Election(Generic[Candidate]):
         if held.incarnation != self._incarnation:
             self._note(self._codec.unpack(self._path, held.content), None)
             return True
-        if held.session_id == self._store.session_id & INT64_MAX:
+        if held.is_of(self._incarnation, self._store.session_id):
             self._note(self._candidate, self._store.session_id)
             return True
         # The node is from an earlier session of this process: it is about to vanish.

@@ -28,7 +28,7 @@ from metadata.errors import (
 )
 from metadata.ids import Version
 from metadata.records import INT64_MAX, Count, codec_of
-from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored, find
+from metadata.store.interface import Cancel, MetadataStore, SessionState, find
 
 INCARNATION_BYTES: Final = 16
 HELD_WAIT_S: Final = 30.0
@@ -45,6 +45,10 @@ class HeldNode:
     session_id: Count
     content: bytes
 
+    def is_of(self, incarnation: bytes, session_id: int) -> bool:
+        """Return whether this incarnation made the node in this session."""
+        return (self.incarnation, self.session_id) == (incarnation, session_id & INT64_MAX)
+
 
 HELD_CODEC: Final = codec_of(HeldNode)
 
@@ -59,6 +63,17 @@ def pack_held(held: HeldNode) -> bytes:
 def unpack_held(path: str, value: bytes) -> HeldNode:
     """Read a stored form. Raises MetadataFormatError for anything else."""
     return HELD_CODEC.unpack(path, value)
+
+
+async def remove_held(store: MetadataStore, path: str, incarnation: bytes) -> None:
+    """Remove the node if this incarnation holds it and the store answers within REMOVE_S_MAX.
+    Otherwise the end of the session removes it.
+    """
+    with contextlib.suppress(MetadataError, TimeoutError):
+        async with asyncio.timeout(REMOVE_S_MAX):
+            stored = await store.get(path, fresh=True)
+            if unpack_held(path, stored.value).incarnation == incarnation:
+                await store.delete(path, stored.version)
 
 
 class EphemeralKeeper:
@@ -130,19 +145,13 @@ class EphemeralKeeper:
         self._wake.set()
 
     async def aclose(self) -> None:
-        """Stop keeping the node, and remove it if it is ours and the store answers within
-        REMOVE_S_MAX. Otherwise the end of the session removes it.
-        """
+        """Stop keeping the node, and remove it as `remove_held` does."""
         if self._task is None:
             return
         for cancel in self._cancels:
             cancel()
         await cancel_and_wait(self._task)
-        with contextlib.suppress(MetadataError, TimeoutError):
-            async with asyncio.timeout(REMOVE_S_MAX):
-                stored = await self._store.get(self._path, fresh=True)
-                if unpack_held(self._path, stored.value).incarnation == self.incarnation:
-                    await self._store.delete(self._path, stored.version)
+        await remove_held(self._store, self._path, self.incarnation)
 
     def _note_session(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
@@ -181,10 +190,11 @@ class EphemeralKeeper:
             return await self._create(value)
         if stored.value == value:
             return True
-        if self._is_live_ours(stored):
+        held = unpack_held(self._path, stored.value)
+        if held.is_of(self.incarnation, self._store.session_id):
             await self._store.compare_and_set(self._path, value, stored.version)
             return True
-        await self._remove_old(stored.value, stored.version)
+        await self._remove_old(held, stored.version)
         return False
 
     async def _create(self, value: bytes) -> bool:
@@ -202,13 +212,7 @@ class EphemeralKeeper:
             await self._store.delete(self._path, stored.version)
         return True
 
-    def _is_live_ours(self, stored: Stored) -> bool:
-        held = unpack_held(self._path, stored.value)
-        session_id = self._store.session_id & INT64_MAX
-        return held.incarnation == self.incarnation and held.session_id == session_id
-
-    async def _remove_old(self, value: bytes, version: Version) -> None:
-        held = unpack_held(self._path, value)
+    async def _remove_old(self, held: HeldNode, version: Version) -> None:
         if held.incarnation not in (self.incarnation, *self._dead_incarnations):
             raise NameHeldError(self._path)
         with contextlib.suppress(NodeNotFoundError):

@@ -56,7 +56,7 @@ async def test_an_end_does_not_wait_for_a_silent_service(
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("metadata.store.election.REMOVE_S_MAX", 0.05)
+    monkeypatch.setattr("metadata.store.ephemeral.REMOVE_S_MAX", 0.05)
     election = AuditorElection(store, "bookie-a", rng)
     await election.start()
     await until(lambda: election.is_auditor)
