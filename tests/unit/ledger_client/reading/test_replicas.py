@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -19,8 +20,10 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.reading.replica_comparison import ComparedRange, RangeVerdict, compare_replicas
 from ledger_client.reading.replica_entry import DigestVerdict, read_stored_entry
 from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
+from ledger_client.reading.verification import verify_replicas
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.entry_ranges import Range, merged
+from metadata.ledgers.ledger_metadata import Fragment
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.directory import BookieDirectory
 from metadata.store.memory import MemoryMetadataStore
@@ -214,3 +217,20 @@ async def test_two_replicas_are_compared_by_their_digests(cluster: TestCluster) 
             ComparedRange(2, 2, RangeVerdict.DIFFERENT),
             ComparedRange(3, 9, RangeVerdict.EQUAL),
         ]
+
+
+async def test_a_bookie_that_must_hold_no_entry_may_be_away(cluster: TestCluster) -> None:
+    info = await write(cluster.client())
+    away = BookieId("away")
+    async with direct(cluster, info.id) as (pool, keys):
+        store = LedgerStore(MemoryMetadataStore(cluster.server), Random(7), lambda: 0)
+        ledger, _ = await store.get(LedgerId(info.id))
+        kept = ledger.fragments[0].ensemble[:2]
+        for first, is_well in ((10, True), (9, False)):
+            fragments = (*ledger.fragments, Fragment(EntryId(first), (*kept, away)))
+            changed = replace(ledger, fragments=fragments)
+            reports = await verify_replicas(pool, changed, keys, 9, lambda _: None)
+            found = {each.bookie_id: each for each in reports}
+            assert found[away].error
+            assert found[away].is_well is is_well
+            assert all(found[each].is_well for each in kept)
