@@ -80,7 +80,7 @@ def test_each_command_exists_and_has_a_valid_configuration(name: str, tmp_path: 
         (container,) = spec["containers"]
         arguments = parse_command(container["args"])
         mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
-        if "config" in arguments:
+        if "config" in arguments and container["args"][0] != "repair":  # its options are flags
             path = tmp_path / f"{pod}.toml"
             path.write_text(files[mounts[arguments.config]["subPath"]])
             assert_valid_configuration(path, environment(container))

@@ -39,7 +39,8 @@ def codec_check(encode: Callable[[Value], bytes], decode: Callable[[bytes], Valu
             found = decode(data)
         except MetadataFormatError:
             return False
-        require(decode(encode(found)) == found, "a value is the same encoded and decoded again")
+        # By its text: a setting of a later release may be NaN, which equals nothing.
+        require(repr(decode(encode(found))) == repr(found), "a value is the same stored again")
         return True
 
     return check

@@ -67,6 +67,7 @@ _OTHERS: Final[tuple[object, ...]] = (
     ),
     (AuditRecord(5, "who", "host", "act", "arguments", "result"),),
     (PartitionSegment(LedgerId(7), 0, 1, 5, 9, 100, 6),),
+    {"lost_after_s": 600, "of_a_later_release": ["a"]},
     {},
 )
 """Values of single fields whose types do not say enough."""

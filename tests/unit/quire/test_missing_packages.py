@@ -90,7 +90,7 @@ def test_a_command_without_its_package_is_a_wrong_use(
         monkeypatch.setattr("quire.cli.main.importlib.import_module", lacks)
     else:
         config = import_module("quire.cli.config")
-        monkeypatch.setattr(config, "_configured", lacks)
+        monkeypatch.setattr(config, "_read", lacks)
     assert main(words) == ExitCode.USAGE
     remarks = capsys.readouterr().err
     assert "needs the package cryptography, which is not installed" in remarks
