@@ -1,7 +1,7 @@
 """Registration of this broker, and the directory of live brokers.
 
 Leaves holding the node to `ephemeral.py`, following the nodes of other brokers to
-`child_values.py`, and the content of a registration to `broker_registration.py`.
+`metadata.store.records`, and the content of a registration to `broker_registration.py`.
 
 Invariants: one live process holds a broker's id; a broker is dropped only when a successful read
 shows that it is gone.
@@ -11,17 +11,25 @@ Source: topics design, "What a takeover does"; protocol rule 2.1.
 
 from collections.abc import Callable, Mapping
 from random import Random
-from types import MappingProxyType
+from typing import Final
 
 from metadata.brokers.broker_registration import BROKER_CODEC, BrokerRegistration, Listener
-from metadata.callbacks import Callbacks
 from metadata.errors import MetadataFormatError, NameHeldError
 from metadata.paths import BROKERS, broker_path
-from metadata.store.child_values import ChildValues
 from metadata.store.ephemeral import HELD_WAIT_S, EphemeralKeeper, unpack_held
 from metadata.store.interface import Cancel, MetadataStore
+from metadata.store.records import ChildView, NodeNames
+from metadata.topics.topic import BROKER_ID_MAX
 
 __all__ = ["BrokerDirectory", "BrokerRegistrar", "BrokerRegistration", "Listener"]
+
+
+def _broker_id_of(name: str) -> int | None:
+    is_number = name.isdecimal() and len(name) <= len(str(BROKER_ID_MAX))
+    return int(name) if is_number and str(int(name)) == name else None
+
+
+_BROKERS_BY_ID: Final = NodeNames[int](str, _broker_id_of)
 
 
 class BrokerRegistrar:
@@ -65,50 +73,26 @@ class BrokerRegistrar:
         await self._keeper.aclose()
 
 
-class BrokerDirectory:
+class BrokerDirectory(ChildView[int, BrokerRegistration]):
     """Registrations of all live brokers, kept up to date until `aclose`."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
-        self._brokers: dict[int, BrokerRegistration] = {}
-        self._callbacks = Callbacks[()]()
-        self._values = ChildValues(store, BROKERS, rng, on_value=self._put, on_gone=self._drop)
+        super().__init__(store, BROKERS, _BROKERS_BY_ID, _registration_of, rng)
 
     @property
     def brokers(self) -> Mapping[int, BrokerRegistration]:
         """The live brokers as last read, including those that are leaving."""
-        return MappingProxyType(self._brokers)
+        return self.records
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back after each change, once `brokers` shows it."""
-        return self._callbacks.add(callback)
+        return self.on_record(lambda _id, _before, _after: callback())
 
-    async def start(self) -> None:
-        """Read every registration, and keep them up to date from then on.
 
-        Raises StoreUnavailableError when the store does not answer.
-        """
-        await self._values.start()
-
-    async def refresh(self) -> None:
-        """Read the current registrations. Raises MetadataError."""
-        await self._values.refresh()
-
-    async def aclose(self) -> None:
-        """Stop following; `brokers` keeps the last known registrations."""
-        await self._values.aclose()
-
-    def _put(self, name: str, value: bytes) -> None:
-        path = f"{BROKERS}/{name}"
-        held = unpack_held(path, value)
-        registration = BROKER_CODEC.unpack(path, held.content, incarnation=held.incarnation)
-        if str(registration.broker_id) != name:
-            raise MetadataFormatError(path, f"it describes broker {registration.broker_id}")
-        if self._brokers.get(registration.broker_id) != registration:
-            self._brokers[registration.broker_id] = registration
-            self._callbacks.notify()
-
-    def _drop(self, name: str) -> None:
-        broker_id = next((each for each in self._brokers if str(each) == name), None)
-        if broker_id is not None:  # otherwise nothing was read from this node
-            del self._brokers[broker_id]
-            self._callbacks.notify()
+def _registration_of(key: int, value: bytes) -> BrokerRegistration:
+    path = broker_path(key)
+    held = unpack_held(path, value)
+    registration = BROKER_CODEC.unpack(path, held.content, incarnation=held.incarnation)
+    if registration.broker_id != key:
+        raise MetadataFormatError(path, f"it describes broker {registration.broker_id}")
+    return registration

@@ -199,23 +199,27 @@ class RecordStore(Generic[Key, Record]):
             raise too_many(limit)
 
 
-class RecordView(Generic[Key, Record]):
-    """Records of a cluster in memory, kept up to date until `aclose`."""
+class ChildView(Generic[Key, Record]):
+    """What is read from the nodes below one, kept up to date until `aclose`."""
 
     def __init__(
         self,
-        kind: RecordKind[Key, Record],
         store: MetadataStore,
+        parent: str,
+        names: NodeNames[Key],
+        read: Callable[[Key, bytes], Record],
         rng: Random,
         *,
         jitter_s: float = 0.0,
     ) -> None:
-        self._kind = kind
+        """`read` raises MetadataFormatError for a value that the view ignores."""
+        self._names = names
+        self._read = read
         self._keys: dict[str, Key] = {}
         self._records: dict[Key, Record] = {}
         self._callbacks = Callbacks[Key, Record | None, Record | None]()
         self._values = ChildValues(
-            store, kind.parent, rng, on_value=self._put, on_gone=self._drop, jitter_s=jitter_s
+            store, parent, rng, on_value=self._put, on_gone=self._drop, jitter_s=jitter_s
         )
 
     @property
@@ -223,13 +227,9 @@ class RecordView(Generic[Key, Record]):
         """The records as last read."""
         return MappingProxyType(self._records)
 
-    def on_change(self, callback: Callable[[Key], None]) -> Cancel:
-        """Call back with the key after each change, once `records` shows it."""
-        return self.on_record(lambda key, _before, _after: callback(key))
-
     def on_record(self, callback: Callable[[Key, Record | None, Record | None], None]) -> Cancel:
-        """Call back with the key, the record before and the record after each change; None is a
-        record that is not there.
+        """Call back with the key, the record before and the record after each change, once
+        `records` shows it; None is a record that is not there.
         """
         return self._callbacks.add(callback)
 
@@ -251,12 +251,10 @@ class RecordView(Generic[Key, Record]):
         await self._values.aclose()
 
     def _put(self, name: str, value: bytes) -> None:
-        key = self._kind.names.key(name)
+        key = self._names.key(name)
         if key is None:
             return
-        before = self._records.get(key)
-        is_kept = before is not None and self._kind.keeps_readable
-        record = self._kind.node(key).unpack(value) if is_kept else self._kind.read(key, value)
+        before, record = self._records.get(key), self._read(key, value)
         if before != record:
             self._keys[name] = key
             self._records[key] = record
@@ -266,6 +264,22 @@ class RecordView(Generic[Key, Record]):
         key = self._keys.pop(name, None)
         if key is not None:
             self._callbacks.notify(key, self._records.pop(key), None)
+
+
+class RecordView(ChildView[Key, Record]):
+    """Records of one kind in memory, kept up to date until `aclose`."""
+
+    def __init__(self, kind: RecordKind[Key, Record], store: MetadataStore, rng: Random) -> None:
+        super().__init__(store, kind.parent, kind.names, self._read_record, rng)
+        self._kind = kind
+
+    def on_change(self, callback: Callable[[Key], None]) -> Cancel:
+        """Call back with the key after each change, once `records` shows it."""
+        return self.on_record(lambda key, _before, _after: callback(key))
+
+    def _read_record(self, key: Key, value: bytes) -> Record:
+        is_kept = key in self._records and self._kind.keeps_readable
+        return self._kind.node(key).unpack(value) if is_kept else self._kind.read(key, value)
 
 
 class FollowedRecord(Generic[Record]):

@@ -16,12 +16,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from metadata.backoff import Backoff
-from metadata.callbacks import Callbacks
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.paths import IN_SYNC, in_sync_path
-from metadata.store.child_values import ChildValues
 from metadata.store.interface import Cancel, MetadataStore, SessionState
+from metadata.store.records import ChildView, NodeNames
 from metadata.topics.in_sync import InSyncReport, pack_reports, unpack_reports
 from metadata.topics.partition import PartitionKey
 
@@ -108,18 +107,16 @@ class InSyncReporter:
         self._version = await self._store.compare_and_set(self._path, value, self._version)
 
 
-class InSyncView:
+class InSyncView(ChildView[str, dict[PartitionKey, InSyncReport]]):
     """Reports of all brokers, kept up to date until `aclose`."""
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
-        self._reports: dict[str, dict[PartitionKey, InSyncReport]] = {}
-        self._callbacks = Callbacks[()]()
-        self._values = ChildValues(store, IN_SYNC, rng, on_value=self._put, on_gone=self._drop)
+        super().__init__(store, IN_SYNC, NodeNames[str](str, str), _reports_of, rng)
 
     def find(self, key: PartitionKey) -> InSyncReport | None:
         """Return the newest leader's report of a partition, or None if there is no report."""
         found: InSyncReport | None = None
-        for reports in self._reports.values():
+        for reports in self.records.values():
             report = reports.get(key)
             if report is not None and (found is None or report.leader_epoch > found.leader_epoch):
                 found = report
@@ -127,25 +124,8 @@ class InSyncView:
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back when a broker changes its reports."""
-        return self._callbacks.add(callback)
+        return self.on_record(lambda _broker, _before, _after: callback())
 
-    async def start(self) -> None:
-        """Read every report, and keep them up to date from then on.
 
-        Raises StoreUnavailableError when the store does not answer.
-        """
-        await self._values.start()
-
-    async def aclose(self) -> None:
-        """Stop following; `find` keeps returning the last known reports."""
-        await self._values.aclose()
-
-    def _put(self, name: str, value: bytes) -> None:
-        reports = unpack_reports(f"{IN_SYNC}/{name}", value)
-        if self._reports.get(name) != reports:
-            self._reports[name] = reports
-            self._callbacks.notify()
-
-    def _drop(self, name: str) -> None:
-        if self._reports.pop(name, None) is not None:
-            self._callbacks.notify()
+def _reports_of(key: str, value: bytes) -> dict[PartitionKey, InSyncReport]:
+    return unpack_reports(f"{IN_SYNC}/{key}", value)
