@@ -12,7 +12,7 @@
 - `ephemeral`: one ephemeral node, kept from session to session.
 - `election`: election of one process by such a node.
 - `followed_value`: one node's value, followed.
-- `value_changes`: one value's change, until it is certain.
+- `value_changes`: a write, and one value's change, until it is certain.
 - `records`: records of one kind, changed by compare-and-set and followed.
 - `child_values`: nodes below one node, and their values.
 - `child_names`: names of the nodes below one node.

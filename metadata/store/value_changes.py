@@ -1,4 +1,4 @@
-"""Change of one stored value or node by compare-and-set, repeated until its outcome is certain.
+"""Writes that are repeated until their outcome is certain, and changes of one value or node so.
 
 Leaves the meaning of the value to its owner.
 
