@@ -32,6 +32,7 @@ from metadata.ledgers.copies import (
     ranges_by_bookie,
     ranges_on,
     stripe_end,
+    windows,
     write_set,
     write_set_positions,
     write_sets,
@@ -121,6 +122,15 @@ def test_all_write_sets_of_an_open_fragment_count() -> None:
 def test_only_write_sets_with_entries_of_a_closed_ledger_count(last: int, count: int) -> None:
     found = [each.bookies for each in write_sets(closed(STRIPED, last))]
     assert found == [each.bookies for each in write_sets(STRIPED)][:count]
+
+
+def test_members_that_hold_every_entry_have_one_write_set_and_one_range() -> None:
+    assert windows(3, 2) == ((0, 1), (1, 2), (2, 0))
+    assert windows(3, 3) == ((0, 1, 2),)
+    ledger = replace(closed(LEDGER, 19), quorum=QuorumSpec(3, 3, 2, stripe_entries=2))
+    first, second = copies_of(ledger)
+    assert [list(first.ranges_at(each)) for each in (0, 1, 2, None)] == [[(0, 9)]] * 4
+    assert [list(second.ranges_at(each)) for each in (0, 1, 2, None)] == [[(10, 19)]] * 4
 
 
 def test_a_fragment_begins_in_the_middle_of_a_stripe() -> None:
