@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from quire.cli.command_line import Noun
 from quire.cli.output import Output
-from quire.cli.servers import ROOMS, read_config_file, server_table
+from quire.cli.servers import MODULES, read_config_file, server_table
 from quire.errors import ExitCode, UsageError
 from quire.operate.fields import Json
 from quire.options import (
@@ -153,7 +153,7 @@ def _read(text: str) -> tuple[list[_Server], list[str]]:
             known_name(name, TABLES, TABLE_IN_FILE)
         except OptionError as error:
             problems.append(str(error))
-    for name in ROOMS:
+    for name in MODULES:
         table = server_table(name)
         if isinstance(document.get(name), list):
             several, wrong = _several(table, document)

@@ -20,24 +20,22 @@ from quire.options import OptionError, OptionsT, OptionTable, Value
 from quire.server.server_options import LogLevel
 from quire.zookeeper import PORT_DEFAULT
 
-ROOMS: Final = {
-    "bookie": "bookie",
-    "broker": "broker_layer",
-    "gateway": "quire.gateway",
-    "console": "quire.console",
-    "zookeeper": "quire.zookeeper",
-    "repair": "quire.repair",
+MODULES: Final = {
+    "bookie": ("bookie.options", "bookie.main"),
+    "broker": ("broker_layer.options", "broker_layer.main"),
+    "gateway": ("quire.gateway.options", "quire.gateway.main"),
+    "console": ("quire.console.options", "quire.console.main"),
+    "zookeeper": ("quire.zookeeper.options", "quire.zookeeper.main"),
+    "repair": ("quire.repair.options", "quire.repair.main"),
 }
-"""Package of each kind of server, by the name of its table. Its module `options` has the table, and
-its module `main` the functions that run it.
+"""For each kind of server, by the name of its table: the module with the table, and the one with
+the functions that run it.
 """
 
 
 def server_table(name: str) -> OptionTable[Any]:
     """Return the options of a kind of server. It may raise ModuleNotFoundError."""
-    table: OptionTable[Any] = getattr(
-        importlib.import_module(f"{ROOMS[name]}.options"), name.upper()
-    )
+    table: OptionTable[Any] = getattr(importlib.import_module(MODULES[name][0]), name.upper())
     return table
 
 
@@ -81,7 +79,7 @@ def runs(server: str, main: str, joined: Mapping[str, str] | None = None) -> Han
         text = read_config_file(arguments.config)
         options = load_given(table, text, flags, try_next=f"quire {arguments.act} --help")
         output.results.flush()
-        run_server = getattr(importlib.import_module(f"{ROOMS[server]}.main"), main)
+        run_server = getattr(importlib.import_module(MODULES[server][1]), main)
         return ExitCode.REFUSED if run_server(options) else ExitCode.DONE
 
     return run

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from broker_layer.log.settings.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
-from quire.cli.servers import ROOMS, server_table
+from quire.cli.servers import MODULES, server_table
 from quire.options import Option, OptionTable, described
 from tests.reference.markdown import code, page, prose, table
 
@@ -19,7 +19,7 @@ INT64_MAX: Final = 2**63 - 1
 
 def options_page() -> str:
     """Return the page."""
-    servers = [_server(server_table(name)) for name in ROOMS]
+    servers = [_server(server_table(name)) for name in MODULES]
     return page("Options", INTRODUCTION, [*servers, _client(), _topics()])
 
 

@@ -1,4 +1,4 @@
-"""The end of the log is recorded in the metadata, by one process at a time (rules 2.6, 2.7, 10.5)."""
+"""The end of the log is recorded in the metadata, by one process at a time (2.6, 2.7, 10.5)."""
 
 import asyncio
 import random
