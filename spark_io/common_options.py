@@ -214,7 +214,9 @@ def _config(given: OptionReader) -> ClientConfig:
     changed: dict[str, Value] = {}
     try:
         for written, text in given.prefixed(CLIENT_PREFIX).items():
-            name = known_name(written.replace("-", "_"), list(known), "option of the client")
+            option = CLIENT_PREFIX + written.replace("-", "_")
+            known_name(option, [CLIENT_PREFIX + name for name in known], "option of the client")
+            name = option.removeprefix(CLIENT_PREFIX)
             changed[name] = known[name].parsed(text, CLIENT_PREFIX + written)
         return ClientConfig(**changed)  # type: ignore[arg-type]  # each was checked by its option
     except (options.OptionError, ValueError) as error:

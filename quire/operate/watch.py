@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from ledger_client.cluster_access import Cluster
 from metadata.brokers.broker_registration import BrokerRegistration
 from metadata.brokers.broker_registry import BrokerDirectory
@@ -46,6 +44,9 @@ class Scrape:
 
 def parse_scrape(text: str, at_s: float) -> Scrape:
     """Parse a reading. Raises ScrapeError."""
+    # Here, because the parsers of commands import this module, and the client has no such package.
+    from prometheus_client.parser import text_string_to_metric_families
+
     totals: dict[str, float] = {}
     buckets: dict[str, dict[float, float]] = {}
     try:

