@@ -1,7 +1,7 @@
 """Writer of the segmented log. It appends records in groups and reports when they are durable.
 
-Leaves reading the log to `bookie.log.replay`, and the meaning of records to
-`bookie.storage.bookie_storage`.
+Leaves reading the log to `bookie.log.replay`, and the effect of durable records to
+`bookie.storage.commits`.
 
 Invariants: one commit takes everything queued, within the limits of a group; records that arrive
 during a commit wait for the next; groups are answered in the order of the log; a group is answered

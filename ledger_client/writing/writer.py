@@ -1,7 +1,7 @@
 """Handle of a ledger that is being written: the result of `create_ledger`.
 
 Leaves the protocol and its actions to `append_shell`, ids and batches to `admission`, and waiting
-for room to `window`.
+for room to `outbox`.
 
 Source: api design, "Client"; protocol sections 4-6, rule 8.4.
 """
