@@ -53,15 +53,12 @@ from broker_layer.peer import OPEN, PeerAccess, Peers
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.quota_handlers import QuotaHandlers
 from broker_layer.security.user_handlers import UserHandlers
-from broker_layer.server.access.listener_access import ListenerAccess
-from broker_layer.server.access.logins import LoginParts
-from broker_layer.server.access.served_logins import ServedLogins, access_of_listeners
-from broker_layer.server.admin_http import BrokerAdmin
+from broker_layer.server.access import ListenerAccess, LoginParts, ServedLogins, access_of_listeners
+from broker_layer.server.admin import BrokerAdmin, BrokerMetrics
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
-from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
-from broker_layer.server.connections.server import BrokerServer
-from broker_layer.server.metrics import BrokerMetrics
+from broker_layer.server.connections import BrokerServer
+from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
+from broker_layer.server.server_limits import BrokerLimits
 from broker_layer.transactions import handlers as transaction_handlers
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator

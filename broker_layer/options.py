@@ -15,8 +15,8 @@ from broker_layer.log.settings.topic_configs import TopicDefaults, check_configs
 from broker_layer.security.authorizer import AuthorizerConfig
 from broker_layer.security.login_options import LoginOptions
 from broker_layer.security.protocols import SecurityProtocol, protocols_of
-from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.listeners import ListenerAddress, parse_listeners
+from broker_layer.server.listeners import ListenerAddress, parse_listeners
+from broker_layer.server.server_limits import BrokerLimits
 from broker_layer.transactions.config import TransactionConfig
 from metadata.security.acls import ANY_USER
 from metadata.server_options import metadata_option, session_timeout_option

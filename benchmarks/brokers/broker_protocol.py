@@ -35,10 +35,10 @@ from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
 from broker_layer.security.authorizer import Authorizer, AuthorizerConfig
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
-from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.listeners import ListenerAddress
-from broker_layer.server.connections.server import BrokerServer
+from broker_layer.server.connections import BrokerServer
 from broker_layer.server.exchange import Buffer
+from broker_layer.server.listeners import ListenerAddress
+from broker_layer.server.server_limits import BrokerLimits
 from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation
 from metadata.security.acls import (

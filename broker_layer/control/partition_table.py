@@ -10,7 +10,7 @@ from broker_layer.control.assigned_partition import Stage
 from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
-from broker_layer.server.metrics import LEDGERS_SHOWN_MAX, LedPartition, ShortLedger
+from broker_layer.server.admin import LEDGERS_SHOWN_MAX, LedPartition, ShortLedger
 
 
 class LedPartitions:

@@ -1,6 +1,6 @@
 """Codec of Fetch: responses are lists of buffers, in which no batch is copied.
 
-Leaves headers to `kafka.frames`, and sessions to `server.fetch.fetch_sessions`.
+Leaves headers to `kafka.frames`, and sessions to `server.fetch_sessions`.
 
 Invariants: fields that a version lacks have the defaults of the schema. From version
 `FETCH_TOPIC_ID_VERSION` on topics are identified by id only, before it by name only. Empty records

@@ -1,6 +1,6 @@
 """Options of logins, which the options of a broker include.
 
-Leaves the listeners to `broker_layer.options`, and files and mechanisms to `served_logins`.
+Leaves the listeners to `broker_layer.options`, and files and mechanisms to `server.access`.
 
 Invariant: mechanisms that send a secret are not taken on listeners without TLS.
 

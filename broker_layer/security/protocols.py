@@ -1,6 +1,6 @@
 """Security protocols of listeners: whether their clients use TLS and logins. Pure.
 
-Leaves addresses to `server.connections.listeners`, and the files to
+Leaves addresses to `server.listeners`, and the files to
 `quire.server.server_options`.
 
 Format: `NAME:PROTOCOL`, separated by commas. A listener that is not named here has the protocol

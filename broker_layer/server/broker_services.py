@@ -13,23 +13,18 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.audited_handlers import audited
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.guards import guarded
-from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.server_context import ServerContext
-from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.deadlines import Deadlines
+from broker_layer.server.connections import ServerContext
 from broker_layer.server.dispatch import Dispatcher
-from broker_layer.server.fetch.fetch import FetchService
-from broker_layer.server.fetch.fetch_reading import FetchReader
-from broker_layer.server.fetch.fetch_sessions import FetchSessions
+from broker_layer.server.exchange import Deadlines, RequestTasks
+from broker_layer.server.fetch import FetchReader, FetchService
+from broker_layer.server.fetch_sessions import FetchSessions
 from broker_layer.server.offsets import OffsetService
 from broker_layer.server.ports import ClusterNames, PartitionLogs, ProduceVerifier
-from broker_layer.server.produce.produce import ProduceService
-from broker_layer.server.produce.produce_room import ProduceRoom
-from broker_layer.server.produce.produce_verification import ProduceVerification
-from broker_layer.server.quotas.client_quotas import ClientQuotas
-from broker_layer.server.request_tasks import RequestTasks
+from broker_layer.server.produce import ProduceRoom, ProduceService
+from broker_layer.server.produce_verification import ProduceVerification
+from broker_layer.server.quotas import ClientQuotas
+from broker_layer.server.server_limits import BrokerCounters, BrokerLimits
 from broker_layer.server.service_tools import (
-    ExchangeRights,
     LeaderHints,
     ServiceTools,
     UnreadableRecords,
@@ -78,10 +73,9 @@ class BrokerServices:
         self._deadlines = Deadlines()
         self._room = ProduceRoom()
         hints = LeaderHints(parts.broker_id, parts.names)
-        rights = ExchangeRights(parts.authorizer)
         quotas = ClientQuotas(parts.quotas, limits, self.counters, now)
         tools = ServiceTools(
-            limits, self.counters, self.tasks, self._deadlines, hints, now, rights, quotas
+            limits, self.counters, self.tasks, self._deadlines, hints, now, parts.authorizer, quotas
         )
         verification = ProduceVerification(parts.logs, parts.verifier)
         self._produce = ProduceService(parts.logs, verification, self._room, tools)

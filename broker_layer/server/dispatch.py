@@ -1,6 +1,6 @@
 """Dispatch of requests to their handlers, and encoding of the answers.
 
-Leaves the meaning of requests to the handlers, and the order of answers to `connection`.
+Leaves the meaning of requests to the handlers, and the order of answers to `connections`.
 
 Invariants: every request of a served version is answered, or its connection is closed with a line
 in the log; only the connections limit the number of concurrent requests. A request
@@ -27,10 +27,9 @@ from broker_layer.kafka.messages import (
     refuse_software_name,
 )
 from broker_layer.kafka.versions import ADVERTISED, BROKERS_ASK_FROM, ApiKey
-from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.exchange import Buffer, Exchange, RawHandler
-from broker_layer.server.quotas.client_quotas import ClientQuotas
-from broker_layer.server.request_tasks import RequestTasks
+from broker_layer.server.exchange import Buffer, Exchange, RawHandler, RequestTasks
+from broker_layer.server.quotas import ClientQuotas
+from broker_layer.server.server_limits import BrokerCounters
 from broker_layer.turns import Turns
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)

@@ -31,7 +31,7 @@ from broker_layer.kafka.messages import (
     OffsetForLeaderEpochResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.deadlines import timeout_of
+from broker_layer.server.exchange import timeout_of
 from broker_layer.server.ports import PartitionLog, PartitionLogs
 from broker_layer.server.service_tools import UnreadableRecords, check_leader_epoch
 from broker_layer.turns import Turns

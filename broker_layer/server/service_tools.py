@@ -1,11 +1,12 @@
-"""Tools that the services of requests share: hints of leaders, rights, and checks of epochs.
+"""Tools that the services of requests share: hints of leaders, checks of epochs, reports, traces.
 
-Leaves building them to `broker_services`, and the knowledge of leaders to `control.cluster_view`.
+Leaves building them to `broker_services`, the knowledge of leaders to `control.cluster_view`, and
+where spans go to `quire.tracing`.
 
 Source: KIP-320 (leader epochs), KIP-951 (leaders in errors).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,15 +15,13 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.rights import Rights
-from broker_layer.server.config import BrokerLimits
-from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.deadlines import Deadlines
-from broker_layer.server.exchange import Exchange
+from broker_layer.server.exchange import Deadlines, Exchange, RequestTasks
 from broker_layer.server.ports import ClusterNames, PartitionLog
-from broker_layer.server.quotas.client_quotas import ClientQuotas
-from broker_layer.server.request_tasks import RequestTasks
+from broker_layer.server.quotas import ClientQuotas
+from broker_layer.server.server_limits import BrokerCounters, BrokerLimits
 from ledger_client.errors import EntryLostError, LedgerError
 from quire.server.server_log import ServerLog
+from quire.tracing.spans import AttributeValue, SpanKind, record
 
 HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 NO_EPOCH: Final = -1
@@ -66,25 +65,6 @@ class LeaderHints:
         return list(found.values())
 
 
-class ExchangeRights:
-    """Rights by request that a raw handler serves; None for all without an authorizer."""
-
-    def __init__(self, authorizer: Authorizer | None = None) -> None:
-        self._authorizer = authorizer
-
-    def of(self, exchange: Exchange) -> Rights | None:
-        """Return what the client of a request may do."""
-        if self._authorizer is None:
-            return None
-        requester = exchange.requester
-        return self._authorizer.rights_of(
-            requester.principal,
-            requester.client_host,
-            requester.listener,
-            exchange.api_key,
-        )
-
-
 class UnreadableRecords:
     """Report, for the operator, of records that one broker could not read.
 
@@ -117,8 +97,17 @@ class ServiceTools:
     deadlines: Deadlines
     hints: LeaderHints
     now: Callable[[], float]
-    rights: ExchangeRights
+    authorizer: Authorizer | None
     quotas: ClientQuotas
+
+    def rights_of(self, exchange: Exchange) -> Rights | None:
+        """Return what the client of a request may do; None, without an authorizer, for all."""
+        if self.authorizer is None:
+            return None
+        requester = exchange.requester
+        return self.authorizer.rights_of(
+            requester.principal, requester.client_host, requester.listener, exchange.api_key
+        )
 
 
 def check_leader_epoch(log: PartitionLog, believed: int) -> None:
@@ -134,3 +123,28 @@ def check_leader_epoch(log: PartitionLog, believed: int) -> None:
     if believed < log.leader_epoch:
         raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
     raise TopicError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
+
+
+SYSTEM: Final = "messaging.system"
+OPERATION: Final = "messaging.operation.name"
+TOPIC: Final = "messaging.destination.name"
+PARTITION: Final = "messaging.destination.partition.id"
+PARTITIONS: Final = "quire.partitions"
+
+
+def record_request(
+    name: str, duration_s: float, partitions: Sequence[tuple[str, int, ErrorCode]]
+) -> None:
+    """Record a request that is answered now, with the topic, number and error of its partitions.
+    The first one has attributes of its own, named by OpenTelemetry's conventions for messaging.
+    """
+    attributes: dict[str, AttributeValue] = {
+        SYSTEM: "kafka",
+        OPERATION: name.lower(),
+        PARTITIONS: len(partitions),
+    }
+    if partitions:
+        topic, partition, _ = partitions[0]
+        attributes |= {TOPIC: topic, PARTITION: str(partition)}
+    error = next((each.name for _, _, each in partitions if each), "")
+    record(name, SpanKind.SERVER, duration_s, attributes, error=error)

@@ -1,6 +1,6 @@
 """Admin port of a server, over HTTP: health, metrics, and the routes of its caller.
 
-Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_http`, and where it
+Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin`, and where it
 may listen to `quire.server.server_options`, and counting wrong tokens to
 `quire.server.token_check`.
 

@@ -1,7 +1,7 @@
 """Server's end of one client's connection: pauses of reading, deadlines of the client, and the end.
 
 Leaves frames and answers to `bookie.server.connection` and
-`broker_layer.server.connections.connection`, and the other connections to
+`broker_layer.server.connections`, and the other connections to
 `quire.server.connection_context`. This code runs when a connection begins, pauses, resumes, is
 checked or ends, never for each frame.
 

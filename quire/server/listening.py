@@ -2,7 +2,7 @@
 an answer.
 
 Leaves each connection to `quire.server.connection`, and what is served to
-`bookie.server.connection` and `broker_layer.server.connections.server`.
+`bookie.server.connection` and `broker_layer.server.connections`.
 """
 
 import asyncio

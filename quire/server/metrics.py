@@ -1,7 +1,7 @@
 """Output of a server's counters in Prometheus's text format.
 
-Leaves the list of metrics to `bookie.server.metrics` and `broker_layer.server.metrics`, and their
-help texts to the `metric_help` next to each. This code runs only for a request of the metrics.
+Leaves the metrics and their help texts to `bookie.server.metrics` and `broker_layer.server.admin`.
+This code runs only for a request of the metrics.
 """
 
 from collections.abc import Iterable

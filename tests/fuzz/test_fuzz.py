@@ -220,18 +220,18 @@ def test_a_defect_of_sasl_is_found(
     [
         ("quire.identity.sasl.scram.proves", lambda *_: True, "served without a login"),
         (
-            "broker_layer.server.access.logins.Login.takes",
+            "broker_layer.server.access.Login.takes",
             lambda *_: False,
             "served without a login",
         ),
         ("quire.identity.sasl.sessions.SaslSession.revoke", lambda *_: None, "password"),
         ("quire.identity.sasl.sessions.SaslSession.forget", lambda *_: None, "a login is left"),
         (
-            "broker_layer.server.connections.connection.BrokerConnection.unanswered_count",
+            "broker_layer.server.connections.BrokerConnection.unanswered_count",
             0,
             "answers are bounded",
         ),
-        ("broker_layer.server.access.logins.SaslError", KeyError, "fails by our own error"),
+        ("broker_layer.server.access.SaslError", KeyError, "fails by our own error"),
     ],
 )
 def test_a_defect_of_logins_is_found(

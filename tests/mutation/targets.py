@@ -282,13 +282,15 @@ TARGETS: Final = (
     Target(
         "logins of clients",
         OTHERS_WANTED,
-        "broker_layer/server/access",
-        ("logins",),
+        "broker_layer/server",
+        ("access",),
         (
-            "unit/broker_layer/server/access/test_logins.py",
-            "unit/broker_layer/server/access/test_logins_again.py",
-            "unit/broker_layer/server/access/test_login_limits.py",
-            "unit/broker_layer/server/access/test_login_revocations.py",
+            "unit/broker_layer/server/test_listener_access.py",
+            "unit/broker_layer/server/test_served_logins.py",
+            "unit/broker_layer/server/test_logins.py",
+            "unit/broker_layer/server/test_logins_again.py",
+            "unit/broker_layer/server/test_login_limits.py",
+            "unit/broker_layer/server/test_login_revocations.py",
         ),
     ),
     Target(

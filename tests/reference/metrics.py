@@ -8,9 +8,9 @@ from prometheus_client import Metric
 
 from bookie.server.metrics import BookieMetrics
 from bookie.server.server_limits import ServerCounters
-from broker_layer.server.connections.memory_budget import MemoryBudget
-from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.metrics import BrokerMetrics
+from broker_layer.server.admin import BrokerMetrics
+from broker_layer.server.connections import MemoryBudget
+from broker_layer.server.server_limits import BrokerCounters
 from metadata.repair.scrub import NEVER_SCRUBBED
 from quire.console.cluster_metrics import BrokersSeen, ClusterMetrics
 from quire.gateway.limits import GatewayCounters

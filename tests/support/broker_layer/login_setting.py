@@ -26,16 +26,12 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import SERVED, ApiKey
-from broker_layer.server.access.listener_access import ListenerAccess
-from broker_layer.server.access.logins import LoginParts, Logins
-from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.connection import BrokerConnection
-from broker_layer.server.connections.server_context import ServerContext
-from broker_layer.server.counters import BrokerCounters
+from broker_layer.server.access import ListenerAccess, LoginParts, Logins
+from broker_layer.server.connections import BrokerConnection, ServerContext
 from broker_layer.server.dispatch import FOR_BROKERS, Dispatcher
-from broker_layer.server.exchange import Exchange, RawHandler
-from broker_layer.server.quotas.client_quotas import ClientQuotas
-from broker_layer.server.request_tasks import RequestTasks
+from broker_layer.server.exchange import Exchange, RawHandler, RequestTasks
+from broker_layer.server.quotas import ClientQuotas
+from broker_layer.server.server_limits import BrokerCounters, BrokerLimits
 from metadata.security.quota_set import QuotaSet
 from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism

@@ -12,7 +12,7 @@ from typing import Final
 
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAccess, PeerAddress, Peers
-from broker_layer.server.connections.connection import BrokerConnection
+from broker_layer.server.connections import BrokerConnection
 from quire.identity.sasl.mechanism import Mechanism
 from quire.identity.sasl_access import SaslAccess
 from tests.support.broker_layer.login_setting import LoginSetting

@@ -16,9 +16,9 @@ from broker_layer.kafka.record_batch import NO_PRODUCER, Producer, Record, build
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.security.authorizer import Authorizer, AuthorizerConfig
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
-from broker_layer.server.config import BrokerLimits
-from broker_layer.server.connections.listeners import ListenerAddress
-from broker_layer.server.connections.server import BrokerServer
+from broker_layer.server.connections import BrokerServer
+from broker_layer.server.listeners import ListenerAddress
+from broker_layer.server.server_limits import BrokerLimits
 from metadata.security.quota_set import QuotaSet
 from quire.server.server_log import ServerLog
 from tests.support.broker_layer.memory_acls import MemoryAcls

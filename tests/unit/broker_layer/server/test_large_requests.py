@@ -8,11 +8,15 @@ import pytest
 from broker_layer import turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.connections.connection import BrokerConnection
-from broker_layer.server.produce import produce
-from broker_layer.server.produce.pending_produce import PartitionOutcome, PendingProduce
-from broker_layer.server.produce.produce import PARTITIONS_AT_ONCE, ProduceService
-from broker_layer.server.produce.produce_verification import Verified
+from broker_layer.server import produce
+from broker_layer.server.connections import BrokerConnection
+from broker_layer.server.produce import (
+    PARTITIONS_AT_ONCE,
+    PartitionOutcome,
+    PendingProduce,
+    ProduceService,
+)
+from broker_layer.server.produce_verification import Verified
 from broker_layer.turns import SLICE_ELEMENTS, Turns
 from quire.server import connection, step_turns
 from quire.server.step_turns import LARGE_BYTES

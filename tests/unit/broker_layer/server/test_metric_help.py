@@ -2,12 +2,13 @@
 
 from dataclasses import fields
 
-from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.metric_help import LABELLED, LATENCIES, PARTITION, PLAIN
+from broker_layer.server.admin import LABELLED, LATENCIES, PARTITION, PLAIN
+from broker_layer.server.server_limits import BrokerCounters
 
 
 def test_every_field_has_a_help_text_and_every_help_text_a_field() -> None:
     assert [*PLAIN, *LABELLED, *LATENCIES] == [each.name for each in fields(BrokerCounters)]
     plain = [described.text for described in PLAIN.values()]
-    for text in (*plain, *LABELLED.values(), *LATENCIES.values(), *PARTITION.values()):
+    labelled = [row.text for row in LABELLED.values()]
+    for text in (*plain, *labelled, *LATENCIES.values(), *PARTITION.values()):
         assert text.endswith(".")

@@ -110,7 +110,7 @@ async def test_acks_0_waits_for_news_of_topic() -> None:
 async def test_acks_0_refusal_closes_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker_layer.server.produce.produce.LEADER_CHECK_PERIOD_S", 0.0)
+    monkeypatch.setattr("broker_layer.server.produce.LEADER_CHECK_PERIOD_S", 0.0)
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"unknown": {0: batch(b"one")}}, acks=0)

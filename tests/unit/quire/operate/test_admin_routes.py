@@ -14,7 +14,7 @@ from typing import Any, cast
 from prometheus_client import Metric
 
 from bookie.server.admin import BookieAdmin
-from broker_layer.server.admin_http import BrokerAdmin
+from broker_layer.server.admin import BrokerAdmin
 from quire.gateway import gateway_process
 from quire.server.admin import HEALTH_ROUTES, AdminContent, AdminServer
 from quire.server.server_log import ServerLog
