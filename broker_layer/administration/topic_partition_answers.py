@@ -18,12 +18,12 @@ from broker_layer.administration.topic_metadata_answers import MetadataAnswers
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.topic_changes import TopicChanges
 from broker_layer.handlers import RequestContext
-from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+    bits_of,
 )
 from broker_layer.security.rights import operations_on, seen_topics
 from broker_layer.turns import Turns

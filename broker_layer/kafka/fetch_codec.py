@@ -15,18 +15,16 @@ from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.frames import Buffer
-from broker_layer.kafka.leaders import (
-    NODE_ENDPOINTS_TAG,
-    CurrentLeader,
-    NodeEndpoint,
-    encode_endpoints,
-)
 from broker_layer.kafka.primitives import (
     ELEMENTS_MAX,
     INT32,
     NO_TAGS,
+    NODE_ENDPOINTS_TAG,
     UUID_BYTES,
+    CurrentLeader,
+    NodeEndpoint,
     count_of,
+    encode_endpoints,
     parsing,
     read_count,
     read_text,

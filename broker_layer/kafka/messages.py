@@ -1,216 +1,180 @@
-"""Codec of Kafka's messages: a safe interface to kafka-python.
+"""Codec of Kafka's messages: a safe interface to kafka-python. No other module imports that.
 
-Leaves Produce and Fetch, the hot path, to `kafka.produce_codec` and `kafka.fetch_codec`, and
-headers to `kafka.frames`. Only the modules of messages in this package import kafka-python.
+Leaves Produce and Fetch, the hot path of brokers, to `kafka.produce_codec` and `kafka.fetch_codec`,
+headers to `kafka.frames`, and the rights of a client to `broker_layer.security.rights`.
 
 Use: create a message with the fields of its schema, in lower case with underscores. A field that a
 version lacks reads as its default, and is not written. Never append to a list that is a default:
-all messages share it. Topic ids are `uuid.UUID`; the null id is None.
+all messages share it. Topic ids are `uuid.UUID`; the null id is None. Messages of the newer
+consumer groups, which kafka-python lacks, have schemas in `kafka/schemas`, like its own.
 
-Invariants: for any bytes, `decode_request` returns a message of its schema or raises
-KafkaFrameError; bytes are decoded only after the guard of their schema has checked them.
+Invariants: for any bytes, `decode_request`, `decode_response` and `decode_fetched` return a message
+of its schema or raise KafkaFrameError; bytes are decoded only after the guard of their schema has
+checked them.
+
+Source: Kafka's message definitions; KIP-429 (assignments), KIP-430 (authorized operations),
+KIP-848, KIP-1082 (version 1 of the heartbeat: the member chooses its id, and may subscribe with a
+pattern), KIP-1099 (version 1 of the description states the type of a member).
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafka.protocol.admin import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    CreateAclsRequest,
-    CreateAclsResponse,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
+from kafka.protocol.admin.acl import *  # noqa: F403 - each message is found here
+from kafka.protocol.admin.client_quotas import *  # noqa: F403
+from kafka.protocol.admin.cluster import *  # noqa: F403
+from kafka.protocol.admin.configs import *  # noqa: F403
+from kafka.protocol.admin.groups import *  # noqa: F403
+from kafka.protocol.admin.topics import *  # noqa: F403
+from kafka.protocol.admin.transactions import *  # noqa: F403
+from kafka.protocol.admin.users import *  # noqa: F403
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.consumer import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
-from kafka.protocol.producer import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
+from kafka.protocol.consumer.group import *  # noqa: F403
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.protocol.consumer.offsets import *  # noqa: F403
+from kafka.protocol.metadata.api_versions import *  # noqa: F403
+from kafka.protocol.metadata.api_versions import ApiVersionsResponse
+from kafka.protocol.metadata.find_coordinator import *  # noqa: F403
+from kafka.protocol.metadata.metadata import *  # noqa: F403
+from kafka.protocol.producer.transaction import *  # noqa: F403
+from kafka.protocol.sasl import *  # noqa: F403
 
-from broker_layer.kafka.consumer_group_messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
-from broker_layer.kafka.primitives import count_of
+from broker_layer.kafka.primitives import INT16, count_of
 from broker_layer.kafka.schema_guard import guard_of
 from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
+from metadata.security.acls import Operation
+
+if TYPE_CHECKING:
+    import uuid
+
+    from kafka.protocol.data_container import DataContainer
+
 
 Guard = Callable[[memoryview], None]
 
-_MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
-    ApiKey.LIST_OFFSETS: (ListOffsetsRequest, ListOffsetsResponse),
-    ApiKey.METADATA: (MetadataRequest, MetadataResponse),
-    ApiKey.OFFSET_COMMIT: (OffsetCommitRequest, OffsetCommitResponse),
-    ApiKey.OFFSET_FETCH: (OffsetFetchRequest, OffsetFetchResponse),
-    ApiKey.FIND_COORDINATOR: (FindCoordinatorRequest, FindCoordinatorResponse),
-    ApiKey.JOIN_GROUP: (JoinGroupRequest, JoinGroupResponse),
-    ApiKey.HEARTBEAT: (HeartbeatRequest, HeartbeatResponse),
-    ApiKey.LEAVE_GROUP: (LeaveGroupRequest, LeaveGroupResponse),
-    ApiKey.SYNC_GROUP: (SyncGroupRequest, SyncGroupResponse),
-    ApiKey.DESCRIBE_GROUPS: (DescribeGroupsRequest, DescribeGroupsResponse),
-    ApiKey.LIST_GROUPS: (ListGroupsRequest, ListGroupsResponse),
-    ApiKey.API_VERSIONS: (ApiVersionsRequest, ApiVersionsResponse),
-    ApiKey.CREATE_TOPICS: (CreateTopicsRequest, CreateTopicsResponse),
-    ApiKey.DELETE_TOPICS: (DeleteTopicsRequest, DeleteTopicsResponse),
-    ApiKey.DELETE_RECORDS: (DeleteRecordsRequest, DeleteRecordsResponse),
-    ApiKey.INIT_PRODUCER_ID: (InitProducerIdRequest, InitProducerIdResponse),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-    ApiKey.ADD_PARTITIONS_TO_TXN: (AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
-    ApiKey.ADD_OFFSETS_TO_TXN: (AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
-    ApiKey.END_TXN: (EndTxnRequest, EndTxnResponse),
-    ApiKey.WRITE_TXN_MARKERS: (WriteTxnMarkersRequest, WriteTxnMarkersResponse),
-    ApiKey.TXN_OFFSET_COMMIT: (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
-    ApiKey.DESCRIBE_ACLS: (DescribeAclsRequest, DescribeAclsResponse),
-    ApiKey.CREATE_ACLS: (CreateAclsRequest, CreateAclsResponse),
-    ApiKey.DELETE_ACLS: (DeleteAclsRequest, DeleteAclsResponse),
-    ApiKey.DESCRIBE_CONFIGS: (DescribeConfigsRequest, DescribeConfigsResponse),
-    ApiKey.ALTER_CONFIGS: (AlterConfigsRequest, AlterConfigsResponse),
-    ApiKey.DESCRIBE_LOG_DIRS: (DescribeLogDirsRequest, DescribeLogDirsResponse),
-    ApiKey.CREATE_PARTITIONS: (CreatePartitionsRequest, CreatePartitionsResponse),
-    ApiKey.DELETE_GROUPS: (DeleteGroupsRequest, DeleteGroupsResponse),
-    ApiKey.ELECT_LEADERS: (ElectLeadersRequest, ElectLeadersResponse),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    ),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    ),
-    ApiKey.OFFSET_DELETE: (OffsetDeleteRequest, OffsetDeleteResponse),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (
-        DescribeUserScramCredentialsRequest,
-        DescribeUserScramCredentialsResponse,
-    ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
-        AlterUserScramCredentialsRequest,
-        AlterUserScramCredentialsResponse,
-    ),
-    ApiKey.DESCRIBE_CLUSTER: (DescribeClusterRequest, DescribeClusterResponse),
-    ApiKey.DESCRIBE_PRODUCERS: (DescribeProducersRequest, DescribeProducersResponse),
-    ApiKey.DESCRIBE_TRANSACTIONS: (DescribeTransactionsRequest, DescribeTransactionsResponse),
-    ApiKey.LIST_TRANSACTIONS: (ListTransactionsRequest, ListTransactionsResponse),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: (
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponse,
-    ),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
-    ApiKey.LIST_CONFIG_RESOURCES: (ListConfigResourcesRequest, ListConfigResourcesResponse),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
-        DescribeTopicPartitionsRequest,
-        DescribeTopicPartitionsResponse,
-    ),
-    ApiKey.SASL_HANDSHAKE: (SaslHandshakeRequest, SaslHandshakeResponse),
-    ApiKey.SASL_AUTHENTICATE: (SaslAuthenticateRequest, SaslAuthenticateResponse),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: (DescribeClientQuotasRequest, DescribeClientQuotasResponse),
-    ApiKey.ALTER_CLIENT_QUOTAS: (AlterClientQuotasRequest, AlterClientQuotasResponse),
-}
 PIECE_ELEMENTS: Final = 100
 _DAMAGE: Final = (ValueError, IndexError, struct.error)
 """Errors that the library can raise after the guard's check, for text that is not UTF-8."""
+
+SCHEMAS: Final = "broker_layer.kafka.schemas"
+
+
+class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=SCHEMAS):
+    """A member joins, stays alive, reports the partitions that it owns, or leaves."""
+
+    if TYPE_CHECKING:
+
+        class TopicPartitions(DataContainer):
+            """Some partitions of a topic."""
+
+            topic_id: uuid.UUID | None
+            partitions: list[int]
+
+        group_id: str
+        member_id: str
+        member_epoch: int
+        instance_id: str | None
+        rack_id: str | None
+        rebalance_timeout_ms: int
+        subscribed_topic_names: list[str] | None
+        subscribed_topic_regex: str | None
+        server_assignor: str | None
+        topic_partitions: list[TopicPartitions] | None
+
+
+class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=SCHEMAS):
+    """The member's epoch, the heartbeat interval, and the member's assignment if it changed."""
+
+    if TYPE_CHECKING:
+
+        class Assignment(DataContainer):
+            """The partitions assigned to a member."""
+
+            class TopicPartitions(DataContainer):
+                """Some partitions of a topic."""
+
+                topic_id: uuid.UUID | None
+                partitions: list[int]
+
+            topic_partitions: list[TopicPartitions]
+
+        throttle_time_ms: int
+        error_code: int
+        error_message: str | None
+        member_id: str | None
+        member_epoch: int
+        heartbeat_interval_ms: int
+        assignment: Assignment | None
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=SCHEMAS):
+    """The groups to describe."""
+
+    if TYPE_CHECKING:
+        group_ids: list[str]
+        include_authorized_operations: bool
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=SCHEMAS):
+    """Groups with their members; both assignments of a member are required."""
+
+    if TYPE_CHECKING:
+
+        class DescribedGroup(DataContainer):
+            """One group, or the error why it is not described."""
+
+            class Member(DataContainer):
+                """One member."""
+
+                class Assignment(DataContainer):
+                    """The partitions assigned to a member."""
+
+                    class TopicPartitions(DataContainer):
+                        """Some partitions of a topic."""
+
+                        topic_id: uuid.UUID | None
+                        topic_name: str
+                        partitions: list[int]
+
+                    topic_partitions: list[TopicPartitions]
+
+                member_id: str
+                instance_id: str | None
+                rack_id: str | None
+                member_epoch: int
+                client_id: str
+                client_host: str
+                subscribed_topic_names: list[str]
+                subscribed_topic_regex: str | None
+                assignment: Assignment
+                target_assignment: Assignment
+                member_type: int
+
+            error_code: int
+            error_message: str | None
+            group_id: str
+            group_state: str
+            group_epoch: int
+            assignment_epoch: int
+            assignor_name: str
+            members: list[Member]
+            authorized_operations: int
+
+        throttle_time_ms: int
+        groups: list[DescribedGroup]
+
+
+_MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
+    key: (globals()[f"{key.shown}Request"], globals()[f"{key.shown}Response"])
+    for key in SERVED
+    if key not in (ApiKey.PRODUCE, ApiKey.FETCH)
+}
+"""Request and answer of each API, which are called as Kafka calls it."""
 
 
 def request_class(api_key: ApiKey) -> type[ApiMessage]:
@@ -374,3 +338,115 @@ def note_throttle(response: ApiMessage, throttle_s: float) -> None:
 def throttle_of(response: ApiMessage) -> float:
     """Return the pause in seconds that an answer contains."""
     return float(getattr(response, "throttle_time_ms", None) or 0) / 1000
+
+
+ASSIGNMENT_VERSION_MAX: Final = 3
+"""The newest version whose fields are known."""
+
+
+def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
+    """Return what the leader of a classic group of consumers assigned to a member, as pairs (topic,
+    partition) in the order of the bytes; None for bytes in another format, for example of a
+    protocol that is not the consumers'.
+
+    Format: int16 version, then the body of Kafka's ConsumerProtocolAssignment. A newer version
+    begins with the fields of the newest known one.
+    """
+    if not assignment:
+        return ()
+    try:
+        (version,) = INT16.unpack_from(assignment)
+        if version < 0:
+            return None
+        known = min(version, ASSIGNMENT_VERSION_MAX)
+        body = memoryview(assignment)[INT16.size :]
+        _guard(ConsumerProtocolAssignment, known)(body)
+        found = ConsumerProtocolAssignment.decode(bytes(body), version=known, header=False)
+    except (KafkaFrameError, ValueError, IndexError, struct.error):
+        return None
+    return tuple(
+        (each.topic, partition)
+        for each in found.assigned_partitions
+        for partition in each.partitions
+    )
+
+
+FETCH_VERSION: Final = 12
+"""The last version that names topics, and a flexible one."""
+
+
+class Fetched(NamedTuple):
+    """The answer to a Fetch of one partition."""
+
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    records: bytes
+    """Record batches; the last one may be incomplete."""
+
+
+def encode_fetch(
+    topic: str, partition: int, offset: int, *, bytes_max: int, max_wait_ms: int = 0
+) -> bytes:
+    """Encode a Fetch of a tool that reads a few records of one partition: those from an offset on,
+    uncommitted ones included.
+    """
+    kind = FetchRequest.FetchTopic
+    asked = kind.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max
+    )
+    request = FetchRequest(
+        topics=[kind(topic=topic, partitions=[asked])],
+        forgotten_topics_data=[],
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=bytes_max,
+    )
+    return bytes(request.encode(version=FETCH_VERSION))
+
+
+def decode_fetched(data: memoryview) -> Fetched:
+    """Decode the answer to such a Fetch. Raises KafkaFrameError."""
+    answer = _decode(FetchResponse, FETCH_VERSION, data)
+    assert isinstance(answer, FetchResponse), "it was decoded as one"
+    if answer.error_code:
+        return Fetched(answer.error_code, -1, -1, b"")
+    if len(answer.responses) != 1 or len(answer.responses[0].partitions) != 1:
+        raise KafkaFrameError("an answer to a Fetch of one partition has another number of them")
+    row = answer.responses[0].partitions[0]
+    records = bytes(row.records) if row.records is not None else b""
+    return Fetched(row.error_code, row.high_watermark, row.log_start_offset, records)
+
+
+# Operations that apply to a kind of resource; without an authorizer, each client may perform them.
+TOPIC_OPERATIONS: Final = (
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+GROUP_OPERATIONS: Final = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+CLUSTER_OPERATIONS: Final = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+
+
+def bits_of(operations: Iterable[Operation]) -> int:
+    """Return the bit field of operations, in answers to requests that ask for it."""
+    return sum(1 << each for each in operations)

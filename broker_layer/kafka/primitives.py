@@ -1,4 +1,4 @@
-"""The basic types of Kafka's messages, for handwritten codecs.
+"""The basic types of Kafka's messages, and of leaders in answers, for handwritten codecs.
 
 Leaves complete messages to `kafka.produce_codec`, `kafka.fetch_codec` and `kafka.frames`.
 
@@ -10,12 +10,12 @@ Invariants: a reader returns a value and the position after it, or raises one of
 KafkaFrameError. A length is compared with the remaining bytes before it is used. A varint has at
 most 5 bytes.
 
-Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482.
+Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482, KIP-951.
 """
 
 import struct
-from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from broker_layer.kafka.errors import KafkaFrameError
 
@@ -223,3 +223,43 @@ def count_of(count: int, *, is_flexible: bool) -> bytes:
 def tag(number: int, content: bytes) -> bytes:
     """Encode one tagged field."""
     return varint(number) + varint(len(content)) + content
+
+
+_LEADER: Final = struct.Struct(">ii")
+NODE_ENDPOINTS_TAG: Final = 0
+
+
+class CurrentLeader(NamedTuple):
+    """The leader of a partition, -1 for none, and its leader epoch. Clients that sent a Produce or
+    Fetch to the wrong broker learn it from the answer.
+    """
+
+    leader_id: int
+    leader_epoch: int
+
+    def encode(self) -> bytes:
+        """Encode the content of the tagged field."""
+        return _LEADER.pack(self.leader_id, self.leader_epoch) + NO_TAGS
+
+
+class NodeEndpoint(NamedTuple):
+    """Address of a leader that an answer names."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """Encode the content of the tagged field."""
+    parts = [count_of(len(endpoints), is_flexible=True)]
+    for each in endpoints:
+        parts += (
+            INT32.pack(each.node_id),
+            string(each.host, is_flexible=True),
+            INT32.pack(each.port),
+            string(each.rack, is_flexible=True),
+            NO_TAGS,
+        )
+    return b"".join(parts)

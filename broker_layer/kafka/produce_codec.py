@@ -15,19 +15,17 @@ from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, RecordError
-from broker_layer.kafka.leaders import (
-    NODE_ENDPOINTS_TAG,
-    CurrentLeader,
-    NodeEndpoint,
-    encode_endpoints,
-)
 from broker_layer.kafka.primitives import (
     DAMAGED,
     ELEMENTS_MAX,
     INT32,
     NO_TAGS,
+    NODE_ENDPOINTS_TAG,
     VARINT_MORE,
+    CurrentLeader,
+    NodeEndpoint,
     count_of,
+    encode_endpoints,
     read_bytes,
     read_count,
     read_string,

@@ -11,12 +11,12 @@ Source: KIP-11, KIP-430 (authorized operations).
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from broker_layer.kafka.authorized_operations import (
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
     TOPIC_OPERATIONS,
 )
-from broker_layer.kafka.error_codes import ErrorCode
 from metadata.security.acls import CLUSTER_NAME, Operation, ResourceType
 
 REFUSALS: Final = {

@@ -23,8 +23,7 @@ from broker_layer.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_response,
 )
-from broker_layer.kafka.leaders import CurrentLeader
-from broker_layer.kafka.primitives import NULL_UUID
+from broker_layer.kafka.primitives import NULL_UUID, CurrentLeader
 from broker_layer.kafka.record_batch import read_header
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.security.rights import Rights

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from broker_layer.errors import RecordsRefusedError, TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError, RecordError
-from broker_layer.kafka.leaders import NodeEndpoint
+from broker_layer.kafka.primitives import NodeEndpoint
 from broker_layer.kafka.produce_codec import (
     ProducePartitionResult,
     ProduceRequest,

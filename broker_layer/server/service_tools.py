@@ -12,7 +12,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
+from broker_layer.kafka.primitives import CurrentLeader, NodeEndpoint
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.rights import Rights
 from broker_layer.server.exchange import Deadlines, Exchange, RequestTasks

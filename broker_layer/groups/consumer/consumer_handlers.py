@@ -23,7 +23,6 @@ from broker_layer.groups.consumer.consumer_values import (
 )
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.handlers import RequestContext
-from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -31,6 +30,7 @@ from broker_layer.kafka.messages import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    bits_of,
 )
 from broker_layer.security.rights import operations_on, sees_topic
 from broker_layer.turns import Turns

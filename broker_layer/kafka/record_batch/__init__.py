@@ -2,9 +2,8 @@
 
 - `header`: header of a batch, and what a leader writes into it.
 - `checks`: whether a batch is complete, of magic 2, undamaged and allowed.
-- `records`: builds a batch, and parses its records.
+- `records`: builds a batch, and parses its records; markers that end a transaction.
 - `compression`: the four ways of packing records.
-- `control`: control batches: markers that end a transaction.
 """
 
 from broker_layer.kafka.errors import DecompressionTooLargeError, RecordBatchError
@@ -13,11 +12,6 @@ from broker_layer.kafka.record_batch.checks import (
     check_whole,
     keyless_records,
     only_batch,
-)
-from broker_layer.kafka.record_batch.control import (
-    ControlKind,
-    build_control_batch,
-    read_control,
 )
 from broker_layer.kafka.record_batch.header import (
     HEADER_BYTES,
@@ -36,10 +30,13 @@ from broker_layer.kafka.record_batch.header import (
 )
 from broker_layer.kafka.record_batch.records import (
     NO_PRODUCER,
+    ControlKind,
     Producer,
     Record,
     build_batch,
+    build_control_batch,
     parse_records,
+    read_control,
 )
 
 __all__ = [

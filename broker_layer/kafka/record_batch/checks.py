@@ -18,6 +18,7 @@ from broker_layer.kafka.record_batch.header import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,
+    MAGIC_AT,
     NO_PRODUCER_ID,
     Compression,
     RecordBatchHeader,
@@ -30,8 +31,6 @@ FLAGS_OF_LEADERS: Final = CONTROL_FLAG | DELETE_HORIZON_FLAG
 """Attributes that only leaders and coordinators may set."""
 MESSAGE_BYTES_MIN: Final = 14
 """Minimum length of a batch, and of a message of the older formats."""
-MAGIC_AT: Final = 16
-"""Position of the format number, in all formats."""
 RECORDS_MAX: Final = 2**24
 """Maximum number of records in one batch. Compressed records are not opened, so a batch could state
 any number of them."""

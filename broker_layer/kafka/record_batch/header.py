@@ -38,6 +38,8 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError
 
 HEADER_BYTES: Final = 61
+MAGIC_AT: Final = 16
+"""Position of the format number, in all formats."""
 LENGTH_END: Final = 12
 """End of the length field; the length counts the bytes after it."""
 CRC_START: Final = 17
@@ -199,3 +201,29 @@ def checksum(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32C of a complete batch."""
     view = data if isinstance(data, memoryview) else memoryview(data)
     return crc32c.crc32c(view[CHECKED_START:])
+
+
+_PLACE: Final = struct.Struct(">qii")
+"""Base offset, bytes after the length field, leader epoch."""
+
+
+def placed(
+    header: RecordBatchHeader,
+    data: bytes | bytearray | memoryview,
+    base_offset: int,
+    leader_epoch: int,
+    append_time_ms: int,
+) -> tuple[RecordBatchHeader, bytes]:
+    """Return the header and the bytes of a batch with its base offset and leader epoch. The
+    producer's bytes are copied, once more for append times, and are not changed.
+
+    The offset and the epoch in the returned header may be those of the producer. Unless
+    `append_time_ms` is NO_TIMESTAMP, the records get that time.
+    """
+    place = _PLACE.pack(base_offset, header.size_bytes - LENGTH_END, leader_epoch)
+    parts = (place, memoryview(data)[MAGIC_AT:])
+    if append_time_ms != NO_TIMESTAMP:
+        stamped = bytearray().join(parts)
+        stamp(stamped, append_time_ms)
+        return read_header(stamped), bytes(stamped)
+    return header, b"".join(parts)

@@ -1,4 +1,4 @@
-"""The records of a batch: building a complete batch, and parsing the records of one.
+"""The records of a batch: building a complete batch, and parsing the records of one; markers.
 
 Leaves the header's layout to `record_batch.header`, and compression to `record_batch.compression`.
 
@@ -17,11 +17,13 @@ Format of a record; a varint is zigzag-coded, 7 bits a byte, lowest first:
 Invariants: nothing is read after the end of a record, nor more records than the header counts;
 counts and lengths are compared with the remaining bytes before they are used.
 
-Source: Kafka's protocol guide, "Record".
+Source: Kafka's protocol guide, "Record"; KIP-98, "Control Messages" (markers).
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -244,3 +246,59 @@ def _encode_varint(number: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+CONTROL_RECORD_BYTES_MAX: Final = 4096
+
+_CONTROL_KEY = struct.Struct(">hh")
+_CONTROL_VALUE = struct.Struct(">hi")
+
+
+class ControlKind(IntEnum):
+    """The outcome of a transaction."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+def build_control_batch(
+    kind: ControlKind,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+) -> bytearray:
+    """Build the control batch that ends a transaction: its marker.
+
+    Format of the one record, big-endian: key = version i16 (0), kind i16; value = version i16 (0),
+    coordinator epoch i32. The log sets its offset and leader epoch.
+    """
+    record = Record(
+        0, timestamp_ms, _CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch)
+    )
+    producer = Producer(producer_id, producer_epoch)
+    return build_batch([record], producer=producer, is_transactional=True, is_control=True)
+
+
+def read_control(data: bytes | bytearray | memoryview) -> tuple[ControlKind, int]:
+    """Read the outcome of a transaction, and the epoch of the coordinator that decided it.
+
+    Raises RecordBatchError if the batch is not the marker of a transaction.
+    """
+    header = read_header(data)
+    if not header.is_control or header.compression != Compression.NONE:
+        raise _no_marker("the batch is not a control batch")
+    record = next(parse_records(data, bytes_max=CONTROL_RECORD_BYTES_MAX), None)
+    if record is None or record.key is None or record.value is None:
+        raise _no_marker("a control record has no key or no value")
+    if len(record.key) < _CONTROL_KEY.size or len(record.value) < _CONTROL_VALUE.size:
+        raise _no_marker("the key or value of a control record is too short")
+    _, kind = _CONTROL_KEY.unpack_from(record.key)
+    _, coordinator_epoch = _CONTROL_VALUE.unpack_from(record.value)
+    if kind not in (ControlKind.ABORT, ControlKind.COMMIT):
+        raise _no_marker(f"the kind {kind} of a control record is unknown")
+    return ControlKind(kind), coordinator_epoch
+
+
+def _no_marker(text: str) -> RecordBatchError:
+    return RecordBatchError(ErrorCode.CORRUPT_MESSAGE, text)

@@ -24,8 +24,8 @@ from typing import Final
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_TIMESTAMP, RecordBatchHeader, read_control
+from broker_layer.kafka.record_batch.header import placed
 from broker_layer.log.appending.batch_limits import check_limits
-from broker_layer.log.appending.batch_stamping import placed
 from broker_layer.log.appending.pending_batches import (
     Appended,
     DeferredBatch,

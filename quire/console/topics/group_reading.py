@@ -14,7 +14,6 @@ from typing import Final
 from urllib.parse import quote
 
 from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from broker_layer.kafka.assignment_messages import assigned_partitions
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -25,6 +24,7 @@ from broker_layer.kafka.messages import (
     ListGroupsResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    assigned_partitions,
 )
 from broker_layer.peer import PeerAddress
 from quire.console.topics.access import KeyType, coordinator_of, coordinators_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_layer.kafka.errors import KafkaFrameError, RecordBatchError
-from broker_layer.kafka.fetch_messages import VERSION, Fetched, decode_fetched, encode_fetch
+from broker_layer.kafka.messages import FETCH_VERSION, Fetched, decode_fetched, encode_fetch
 from broker_layer.kafka.record_batch import (
     HEADER_BYTES,
     Record,
@@ -230,7 +230,7 @@ async def fetch(
     )
     try:
         data = await brokers.peers.call(
-            leader, ApiKey.FETCH, VERSION, body, timeout_s=brokers.timeout_s
+            leader, ApiKey.FETCH, FETCH_VERSION, body, timeout_s=brokers.timeout_s
         )
         return decode_fetched(data)
     except (PeerError, KafkaFrameError) as error:

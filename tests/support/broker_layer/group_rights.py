@@ -1,13 +1,11 @@
 """Rights on groups and on the cluster, API by API."""
 
-from broker_layer.kafka.consumer_group_messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-)
 from broker_layer.kafka.messages import (
     AlterClientQuotasRequest,
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
     DeleteAclsRequest,
     DeleteGroupsRequest,

@@ -6,7 +6,7 @@ import struct
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from broker_layer.kafka.assignment_messages import VERSION_MAX, assigned_partitions
+from broker_layer.kafka.messages import ASSIGNMENT_VERSION_MAX, assigned_partitions
 from broker_layer.kafka.primitives import ANSWER_ELEMENTS_MAX
 
 PLACES = (("orders", 2), ("orders", 0), ("Grüße", 1))
@@ -20,18 +20,18 @@ def encoded(version: int, user_data: bytes | None = b"sticky") -> bytes:
     return bytes(message.encode(version=version))
 
 
-@pytest.mark.parametrize("version", range(VERSION_MAX + 1))
+@pytest.mark.parametrize("version", range(ASSIGNMENT_VERSION_MAX + 1))
 def test_partitions_of_every_version(version: int) -> None:
     assert assigned_partitions(encoded(version)) == PLACES
     assert assigned_partitions(encoded(version, None)) == PLACES
 
 
 def test_known_versions_are_those_of_the_schema() -> None:
-    assert ConsumerProtocolAssignment.max_version == VERSION_MAX
+    assert ConsumerProtocolAssignment.max_version == ASSIGNMENT_VERSION_MAX
 
 
 def test_a_newer_version_begins_with_the_known_fields() -> None:
-    newer = struct.pack(">h", 9) + encoded(VERSION_MAX)[2:] + b"a later field"
+    newer = struct.pack(">h", 9) + encoded(ASSIGNMENT_VERSION_MAX)[2:] + b"a later field"
     assert assigned_partitions(newer) == PLACES
 
 

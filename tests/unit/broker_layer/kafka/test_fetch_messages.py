@@ -13,19 +13,19 @@ from broker_layer.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_response,
 )
-from broker_layer.kafka.fetch_messages import VERSION, Fetched, decode_fetched, encode_fetch
+from broker_layer.kafka.messages import FETCH_VERSION, Fetched, decode_fetched, encode_fetch
 
 
 def answer(records: bytes) -> bytes:
     """Return an answer as the broker encodes it."""
     row = FetchPartitionResult(3, 0, 20, 20, 5, None, [records])
     topic = FetchTopicResult("t", bytes(16), [row])
-    return b"".join(chain.from_iterable(encode_fetch_response(VERSION, [topic])))
+    return b"".join(chain.from_iterable(encode_fetch_response(FETCH_VERSION, [topic])))
 
 
 def test_the_broker_reads_the_request() -> None:
     body = encode_fetch("t", 3, 7, bytes_max=1_000, max_wait_ms=50)
-    request = decode_fetch(VERSION, memoryview(body))
+    request = decode_fetch(FETCH_VERSION, memoryview(body))
     assert (request.max_wait_ms, request.session_epoch) == (50, -1)
     ((topic),) = request.topics
     (partition,) = topic.partitions

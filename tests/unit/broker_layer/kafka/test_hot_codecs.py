@@ -21,8 +21,7 @@ from broker_layer.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_response,
 )
-from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
-from broker_layer.kafka.primitives import ELEMENTS_MAX, varint
+from broker_layer.kafka.primitives import ELEMENTS_MAX, CurrentLeader, NodeEndpoint, varint
 from broker_layer.kafka.produce_codec import (
     ProducePartitionResult,
     ProduceTopicResult,

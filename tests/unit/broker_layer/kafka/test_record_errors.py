@@ -5,7 +5,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordError
-from broker_layer.kafka.leaders import CurrentLeader
+from broker_layer.kafka.primitives import CurrentLeader
 from broker_layer.kafka.produce_codec import (
     ProducePartitionResult,
     ProduceTopicResult,

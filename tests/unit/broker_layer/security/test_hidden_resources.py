@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
-from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreateTopicsRequest,
@@ -33,6 +32,7 @@ from broker_layer.kafka.messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    bits_of,
 )
 from broker_layer.kafka.versions import ApiKey
 from metadata.security.acls import Operation
