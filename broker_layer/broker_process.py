@@ -46,7 +46,7 @@ from broker_layer.handlers import Handler
 from broker_layer.kafka.messages import warm_up
 from broker_layer.kafka.versions import ADVERTISED
 from broker_layer.log.log_services import LogServices, TailMemory
-from broker_layer.log.settings.topic_configs import TopicDefaults
+from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
 from broker_layer.peer import OPEN, PeerAccess, Peers

@@ -11,7 +11,7 @@ from typing import Final
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.log.settings.topic_configs import TopicDefaults, check_configs
+from broker_layer.log.topic_configs import TopicDefaults, check_configs
 from broker_layer.security.authorizer import AuthorizerConfig
 from broker_layer.security.login_options import LoginOptions
 from broker_layer.security.protocols import SecurityProtocol, protocols_of

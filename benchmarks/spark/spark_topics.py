@@ -14,7 +14,7 @@ from benchmarks.measures import MEGABYTE, interleaved
 from benchmarks.runner import Bench, run
 from broker_layer.kafka.record_batch import Compression, Record, build_batch, read_header
 from broker_layer.log.log_services import LogServices, TailMemory
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.topic_configs import LogConfig
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import Quorum
 from metadata.store.zookeeper.store import open_store

@@ -39,8 +39,8 @@ from broker_layer.kafka.messages import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from broker_layer.log.settings.topic_config_table import DEFINITIONS, ConfigType
-from broker_layer.log.settings.topic_configs import (
+from broker_layer.log.topic_config_table import DEFINITIONS, ConfigType
+from broker_layer.log.topic_configs import (
     changed_configs,
     check_configs,
     kept_configs,

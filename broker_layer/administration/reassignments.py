@@ -30,8 +30,7 @@ from broker_layer.kafka.messages import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from broker_layer.log.settings.log_config import replication_factor
-from broker_layer.log.settings.topic_configs import TopicDefaults
+from broker_layer.log.topic_configs import TopicDefaults, replication_factor
 from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey

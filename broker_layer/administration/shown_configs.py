@@ -11,14 +11,18 @@ from enum import IntEnum
 from typing import Final
 
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.log.settings.log_config import log_config, replication_factor
-from broker_layer.log.settings.topic_config_table import (
+from broker_layer.log.topic_config_table import (
     DEFINITIONS,
     REPLICATION_FACTOR,
     ConfigDefinition,
     ConfigType,
 )
-from broker_layer.log.settings.topic_configs import TopicDefaults, is_settable
+from broker_layer.log.topic_configs import (
+    TopicDefaults,
+    is_settable,
+    log_config,
+    replication_factor,
+)
 
 
 class ResourceType(IntEnum):

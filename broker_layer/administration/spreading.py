@@ -25,7 +25,7 @@ from broker_layer.kafka.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from broker_layer.log.settings.topic_configs import own_configs
+from broker_layer.log.topic_configs import own_configs
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from metadata.topics.topic import TopicRecord

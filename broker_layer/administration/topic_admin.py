@@ -39,7 +39,7 @@ from broker_layer.kafka.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from broker_layer.log.settings.log_config import replication_factor
+from broker_layer.log.topic_configs import replication_factor
 from broker_layer.turns import Turns
 from metadata.topics.topic import PARTITIONS_MAX, TopicRecord
 from metadata.topics.topic_names import alike

@@ -6,7 +6,7 @@ process's entry module.
 
 from dataclasses import dataclass, field
 
-from broker_layer.log.settings.topic_configs import TopicDefaults
+from broker_layer.log.topic_configs import TopicDefaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

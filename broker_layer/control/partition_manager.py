@@ -31,7 +31,7 @@ from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.settings.log_config import log_config
+from broker_layer.log.topic_configs import log_config
 from broker_layer.log.topic_log import TopicLog
 from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Backoff

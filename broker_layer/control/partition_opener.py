@@ -16,11 +16,9 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.unclean_elections import unclean_since
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.durable_log import OpenDurableLog
 from broker_layer.log.log_services import LogServices
-from broker_layer.log.settings.log_config import LogConfig, log_config
-from broker_layer.log.settings.topic_configs import TopicDefaults
-from broker_layer.log.state_log import StateLog
+from broker_layer.log.state_log import OpenDurableLog, StateLog
+from broker_layer.log.topic_configs import LogConfig, TopicDefaults, log_config
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerError
 from metadata.errors import MetadataError

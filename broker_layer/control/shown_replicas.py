@@ -16,8 +16,7 @@ from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
-from broker_layer.log.settings.log_config import replication_factor
-from broker_layer.log.settings.topic_configs import TopicDefaults
+from broker_layer.log.topic_configs import TopicDefaults, replication_factor
 from metadata.topics.in_sync import InSyncReport
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import ReplicaNumbers

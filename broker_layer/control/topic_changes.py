@@ -22,9 +22,13 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from broker_layer.errors import TopicError, unknown_topic
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.settings.log_config import checked_log_config, log_config
-from broker_layer.log.settings.topic_config_table import REPLICATION_FACTOR, REPLICATION_FACTOR_MAX
-from broker_layer.log.settings.topic_configs import own_configs, without_effect
+from broker_layer.log.topic_config_table import REPLICATION_FACTOR, REPLICATION_FACTOR_MAX
+from broker_layer.log.topic_configs import (
+    checked_log_config,
+    log_config,
+    own_configs,
+    without_effect,
+)
 from metadata.backoff import Backoff
 from metadata.errors import (
     InvalidTopicNameError,

@@ -27,7 +27,7 @@ from broker_layer.groups.timers import TimerKey, Timers
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.durable_log import DurableLog, OpenDurableLog
+from broker_layer.log.state_log import DurableLog, OpenDurableLog
 from broker_layer.turns import Turns
 
 

@@ -29,7 +29,7 @@ from broker_layer.groups.values import (
     Waiter,
 )
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.durable_log import DurableLog
+from broker_layer.log.state_log import DurableLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,14 +45,15 @@ STRING_BYTES_MAX: Final = 0x7FFF
 """Maximum size of a string, as in Kafka, also in versions whose format has room for longer ones.
 Names and ids are stored, and no ledger takes a record with one of many megabytes."""
 NO_TAGS: Final = b"\0"
-
+NODE_ENDPOINTS_TAG: Final = 0
+_LEADER: Final = struct.Struct(">ii")
 _UINT32_MAX: Final = 2**32 - 1
 _SHORT_VARINTS: Final = tuple(bytes([value]) for value in range(0x80))
-
 DAMAGED: Final = (IndexError, struct.error, UnicodeDecodeError)
 """Errors of reading after the end, or of text that is not UTF-8."""
-
 Parameters = ParamSpec("Parameters")
+
+
 Parsed = TypeVar("Parsed")
 
 
@@ -223,10 +224,6 @@ def count_of(count: int, *, is_flexible: bool) -> bytes:
 def tag(number: int, content: bytes) -> bytes:
     """Encode one tagged field."""
     return varint(number) + varint(len(content)) + content
-
-
-_LEADER: Final = struct.Struct(">ii")
-NODE_ENDPOINTS_TAG: Final = 0
 
 
 class CurrentLeader(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Final, Self, TypeVar
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_services import LogServices
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.topic_configs import LogConfig
 from ledger_client import Quorum
 from ledger_client.errors import (
     LedgerError,
@@ -39,14 +39,20 @@ from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import NO_EPOCH, TOPIC_ID_BYTES, TopicId
 
 CLAIM_ATTEMPTS_MAX: Final = 100
+CHECK_S_MAX: Final = 2.0
+"""Maximum time of one check, in seconds."""
 PARTITION_METADATA: Final = "quire.partition"
 """Custom metadata of a partition's ledger: topic id in hexadecimal, a slash, the partition."""
 EPOCH_METADATA: Final = "quire.leader-epoch"
-
 Transition = Callable[[PartitionRecord], PartitionRecord]
+
+
 HasState = Callable[[LedgerId], bool]
 """Returns whether the next leader is certain to find a state in a listed ledger."""
+
+
 Result = TypeVar("Result")
+
 
 log = logging.getLogger(__name__)
 
@@ -352,3 +358,45 @@ async def _found(services: LogServices, key: PartitionKey) -> tuple[PartitionRec
     await partitions.delete(key)
     text = f"the topic of partition {key.partition} was deleted during the takeover"
     raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
+class LeadCheck:
+    """Certainty that no other broker has claimed a partition, for answers that must not be old.
+
+    A leader that was replaced while its session lives does not know it until the news arrives. What
+    it writes fails, because its ledger is fenced; what it answers from memory does not.
+
+    Invariant: a check counts only for callers that came before it began. So callers that come while
+    one runs share the next one, and a partition has at most one question at a time under way.
+    """
+
+    def __init__(self, ledger_list: LedgerList) -> None:
+        self._ledger_list = ledger_list
+        self._running = asyncio.Lock()
+        self._begun = 0
+        self._leads: bool | None = None
+        """Outcome of the last check; None if it had none."""
+
+    async def leads(self) -> bool:
+        """Return whether no other broker had claimed the partition before this call.
+
+        Raises TopicError COORDINATOR_LOAD_IN_PROGRESS, on which clients retry, if the metadata
+        service does not answer.
+        """
+        needed = self._begun + 1
+        async with self._running:
+            if self._begun < needed:
+                self._begun += 1
+                self._leads = None
+                self._leads = await self._ask()
+            if self._leads is None:
+                text = "whether this broker is still the coordinator is not known now: retry"
+                raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+            return self._leads
+
+    async def _ask(self) -> bool | None:
+        try:
+            async with asyncio.timeout(CHECK_S_MAX):
+                return await self._ledger_list.is_held()
+        except (MetadataError, TimeoutError):
+            return None

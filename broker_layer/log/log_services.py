@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from broker_layer.log.reading.read_ahead import AheadMemory
+from broker_layer.log.read_ahead import AheadMemory
 from ledger_client import LedgerClient
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 

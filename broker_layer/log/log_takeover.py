@@ -23,11 +23,11 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import HEADER_BYTES, RecordBatchError, read_header
 from broker_layer.log.ledger_list import LedgerList
-from broker_layer.log.reading.segment_reading import SegmentReaders
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.state.epoch_table import EpochTable
 from broker_layer.log.state.partition_state import PartitionState
 from broker_layer.log.state.state_entry import is_state_entry
+from broker_layer.log.topic_configs import LogConfig
 from ledger_client.errors import (
     ClientClosedError,
     LedgerError,

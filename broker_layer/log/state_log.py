@@ -1,48 +1,101 @@
 """Durable state of a coordinator: records in ledgers, each of which begins with a snapshot.
 
-Leaves the meaning of records to the coordinators, the choice of the ledger to `rolling/`, and the
-format of entries and their loading to `state_loading`.
+Leaves the meaning of records to the coordinators, the choice of the ledger to `ledger_roller`, and
+claiming the partition and recovering its last ledger to `ledger_list`.
 
 While the log rolls to the next ledger, records wait. The snapshot contains them, as the state in
 memory does, so it stores them too: they are not appended after it. The mark that ends the snapshot
 is the last entry of it, because the mark alone makes the ledger count.
 
+Format: an entry is one byte and a record. `S` is a part of the snapshot; `E` is its end, without a
+record; `R` is a change after the snapshot. The snapshot is the whole state: nothing before it is
+needed, and no change after `E` is older than it. A ledger without `E` was cut off at its beginning:
+the ledger before it counts.
+
 Invariants: the caller changes its state and appends the record of the change without an `await`
 between them; futures of `append` are resolved only when their records are committed, in order; an
 older ledger is deleted only when the snapshot that replaces it is committed; after a failure
-nothing is appended, and the coordinator's partition is taken over again.
+nothing is appended, and the coordinator's partition is taken over again. Nothing is loaded before
+the end of the newest ledger is listed; records of only one ledger are loaded, in their order, and
+other work of the loop runs meanwhile.
 
-Source: topics design, "State entries", "The mapping" (groups, transactions).
+Source: topics design, "State entries", "The mapping" (groups, transactions); protocol rule 11.6.
 """
 
 import asyncio
 import contextlib
 import logging
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.lead_check import LeadCheck
-from broker_layer.log.ledger_list import LedgerList
+from broker_layer.log.ledger_list import LeadCheck, LedgerList
+from broker_layer.log.ledger_roller import LedgerRoller, OpenLedger
 from broker_layer.log.log_services import DRAIN_S, LogServices
-from broker_layer.log.rolling.ledger_roller import LedgerRoller, OpenLedger
-from broker_layer.log.settings.log_config import LogConfig
-from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_state
+from broker_layer.log.log_takeover import is_unreadable
+from broker_layer.log.pending_batches import refuse
+from broker_layer.log.segment_reading import SegmentReaders
+from broker_layer.log.topic_configs import LogConfig
+from broker_layer.turns import Turns, slices
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError
 from metadata.ids import EntryId
+from metadata.topics.partition import PartitionRecord, PartitionSegment
 from metadata.topics.partition_store import PartitionKey
 
+SNAPSHOT: Final = b"S"
+SNAPSHOT_END: Final = b"E"
+CHANGE: Final = b"R"
+READ_BYTES: Final = 4 * 1024 * 1024
 WAITING_RECORDS_MAX: Final = 200_000
 """Maximum number of records that wait to be appended."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum number of bytes of these, one record more: callers may have left while they wait."""
 RETRY_S: Final = 0.1
-
 log = logging.getLogger(__name__)
+
+
+class DurableLog(Protocol):
+    """The records of one state partition, in order (`state_log.StateLog`)."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this broker leads the partition."""
+
+    @property
+    def lead_refusal(self) -> TopicError | None:
+        """Why this broker may not answer for the partition now; None if it may."""
+
+    async def confirm_lead(self) -> None:
+        """Return once it is certain that no other broker had taken the partition over before this
+        call. Raises TopicError: NOT_COORDINATOR if one had, COORDINATOR_LOAD_IN_PROGRESS if that is
+        not known.
+        """
+
+    def append(self, record: bytes) -> Future[None]:
+        """Append in order; the future is done when the record is durable. Raises TopicError if
+        the log does not accept it.
+        """
+
+    async def aclose(self) -> None:
+        """Close the log in order."""
+
+
+class OpenDurableLog(Protocol):
+    """Function that takes a state partition over, in its present epoch."""
+
+    async def __call__(
+        self,
+        *,
+        load: Callable[[bytes], None],
+        snapshot: Callable[[], Iterable[bytes]],
+        on_failed: Callable[[], None],
+    ) -> DurableLog:
+        """Replay all records through `load`, and open the log."""
 
 
 class _Pending(NamedTuple):
@@ -106,21 +159,19 @@ class StateLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch under which this broker leads the partition."""
+        """See `DurableLog`."""
         return self._ledger_list.epoch
 
     @property
     def lead_refusal(self) -> TopicError | None:
-        """Why this broker may not answer for the partition now; None if it may."""
+        """See `DurableLog`."""
         if self.failure is None and self._has_lapsed():
             text = "the session of this broker has lapsed: find the coordinator again"
             return TopicError(ErrorCode.NOT_COORDINATOR, text)
         return self.failure
 
     async def confirm_lead(self) -> None:
-        """Return once it is certain that no other broker had taken the partition over before this
-        call. Raises TopicError (see `DurableLog`).
-        """
+        """See `DurableLog`."""
         if not await self._check.leads():
             self.fail("another broker has claimed this partition")
         if self.failure is not None:
@@ -253,9 +304,7 @@ class StateLog:
             return
         self.failure = TopicError(ErrorCode.NOT_COORDINATOR, text)
         for answer in self._answers():
-            if not answer.done():
-                answer.set_exception(self.failure)
-                answer.exception()  # mark it as retrieved: the caller may no longer wait
+            refuse(answer, self.failure)
         self._pending.clear()
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -273,3 +322,91 @@ class StateLog:
 def _resolve(answer: asyncio.Future[None]) -> None:
     if not answer.done():  # else the caller no longer waits
         answer.set_result(None)
+
+
+async def load_state(
+    ledger_list: LedgerList, load: Callable[[bytes], None], config: LogConfig
+) -> bool:
+    """End the ledger that an earlier leader left open, and load the newest complete snapshot.
+
+    Returns False if a part of the state could not be read, and an operator allowed the loss. Raises
+    TopicError, LedgerError or MetadataError if the state cannot be loaded now.
+    """
+    is_requested = ledger_list.is_unclean_requested(config)
+    info = await ledger_list.end_last(config)
+    last = ledger_list.record.last_segment
+    if is_requested or (last is not None and last.is_open):
+        last_id = -1 if info is None else info.last_entry_id
+        assert last_id is not None, "it is closed"
+        size = 0 if info is None else info.length or 0
+        await ledger_list.change(lambda record: _begun(record, ledger_list.epoch, last_id, size))
+    readers = SegmentReaders(ledger_list.services.client)
+    loading = _Loading(readers, load)
+    is_whole = True
+    try:
+        for segment in reversed(ledger_list.record.segments):
+            try:
+                if await loading.load(segment):
+                    break
+            except TopicError as error:
+                if not is_requested or not is_unreadable(error):
+                    raise
+                log.warning("a coordinator continues without a part of its state: %s", error.text)
+                is_whole = False
+                if loading.has_loaded:  # older ledgers contain older state
+                    break
+    finally:
+        await readers.aclose()
+    return is_whole
+
+
+def _begun(record: PartitionRecord, epoch: int, last_id: int, size: int) -> PartitionRecord:
+    """Return the list with the end of the newest ledger, and the epoch that begins there."""
+    last = record.last_segment
+    if last is None:
+        return record.with_epoch_start(epoch, 0)
+    end = last.base_offset + last_id + 1 if last.end_offset is None else last.end_offset
+    if last.is_open:
+        record = record.with_segment_ended(last.ledger_id, end, size, None)
+    return record.with_epoch_start(epoch, end)
+
+
+class _Loading:
+    """The loading of one partition's state."""
+
+    def __init__(self, readers: SegmentReaders, load: Callable[[bytes], None]) -> None:
+        self._readers = readers
+        self._load = load
+        self.has_loaded = False
+        """Whether a complete snapshot was found."""
+
+    async def load(self, segment: PartitionSegment) -> bool:
+        """Load one ledger if its snapshot is complete; return whether it is. Raises TopicError."""
+        assert segment.end_offset is not None
+        last = segment.end_offset - segment.base_offset - 1
+        snapshot, changes = list[bytes](), list[bytes]()
+        next_id = 0
+        while next_id <= last:
+            found = await self._readers.read(segment.ledger_id, next_id, last, READ_BYTES)
+            for entry_id, data in found:
+                kind, record = bytes(data[:1]), bytes(data[1:])
+                if self.has_loaded:
+                    changes.append(record)
+                elif kind == SNAPSHOT_END:
+                    self.has_loaded = True
+                    await self._load_all(snapshot)
+                    snapshot.clear()
+                else:
+                    snapshot.append(record)
+                next_id = entry_id + 1
+            await self._load_all(changes)
+            changes.clear()
+        return self.has_loaded
+
+    async def _load_all(self, records: list[bytes]) -> None:
+        """Load records; there may be hundreds of thousands, of some microseconds each."""
+        turns = Turns()
+        for some in slices(records):
+            for record in some:
+                self._load(record)
+            await turns.pass_on()

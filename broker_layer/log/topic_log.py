@@ -6,30 +6,31 @@ Leaves the list of ledgers to `ledger_list`, appending to `log_appender`, rollin
 Invariant: after a failure every call is refused, and the partition must be taken over under a new
 epoch; a failure of a ledger's writer ends the log.
 
-Source: topics design, "The mapping" and "What a takeover does"; KIP-98, KIP-101.
+Source: topics design, "The mapping" and "What a takeover does"; KIP-98, KIP-101; Kafka's
+retention.ms and retention.bytes.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
-from broker_layer.log.appending.log_appender import LogAppender
-from broker_layer.log.appending.log_retention import is_aged, retained_from
-from broker_layer.log.appending.pending_batches import Appended, MayOpen, never_opens
 from broker_layer.log.ledger_list import LedgerList
+from broker_layer.log.log_appender import LogAppender
+from broker_layer.log.log_reader import LogReader, RecordPosition
 from broker_layer.log.log_services import DRAIN_S, LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
-from broker_layer.log.reading.kept_batches import Batch
-from broker_layer.log.reading.log_reader import LogReader, RecordPosition
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.pending_batches import Appended, MayOpen, never_opens
+from broker_layer.log.read_ahead import Batch
 from broker_layer.log.state.partition_state import ActiveProducer
+from broker_layer.log.topic_configs import LogConfig
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
+from metadata.topics.partition import PartitionSegment
 from metadata.topics.partition_store import PartitionKey
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -395,3 +396,47 @@ class TopicLog:
         self._appender.fail("another broker will lead this partition", notifies_owner=False)
         await self._roller.aclose()
         await self._reader.aclose()
+
+
+def retained_from(
+    segments: Sequence[PartitionSegment], config: LogConfig, log_start_offset: int, now_ms: int
+) -> int:
+    """Return the offset at which the log must begin; at least its current start.
+
+    Complete ledgers are removed, oldest first; the newest one stays; a ledger without records does
+    not keep older ones.
+    """
+    start = log_start_offset
+    total = sum(each.bytes or 0 for each in segments)
+    for segment in segments[:-1]:
+        if segment.end_offset is None:
+            break
+        size = segment.bytes or 0
+        if not _is_too_old(segment, config, now_ms) and not _is_too_much(total - size, config):
+            break
+        start = max(start, segment.end_offset)
+        total -= size
+    return start
+
+
+def is_aged(
+    segment: PartitionSegment, max_timestamp_ms: int, config: LogConfig, now_ms: int
+) -> bool:
+    """Return whether all records of the newest ledger are too old, so that the log must roll."""
+    return config.retention_ms is not None and (
+        now_ms - max(segment.created_ms, max_timestamp_ms) > config.retention_ms
+    )
+
+
+def _is_too_old(segment: PartitionSegment, config: LogConfig, now_ms: int) -> bool:
+    if config.retention_ms is None:
+        return False
+    newest_ms = segment.max_timestamp_ms
+    if newest_ms is None or newest_ms < 0:
+        newest_ms = segment.created_ms
+    return now_ms - newest_ms > config.retention_ms
+
+
+def _is_too_much(left_bytes: int, config: LogConfig) -> bool:
+    """Return whether `left_bytes`, the log without a ledger, reaches the limit, as in Kafka."""
+    return config.retention_bytes is not None and left_bytes >= config.retention_bytes

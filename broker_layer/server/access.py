@@ -57,6 +57,19 @@ if TYPE_CHECKING:
     from quire.server.tls_listening import TlsListening
 
 
+FRAME_BYTES_MAX: Final = 512 * 1024
+"""Largest request of a client that has not logged in; Kafka's `sasl.server.max.receive.size`."""
+LOGINS_MAX: Final = 1_000
+"""Maximum number of clients of a listener that are about to log in."""
+SESSION_MS_MAX: Final = 2**62
+EVENT: Final = "login"
+_NO_HANDSHAKE: Final = "SaslHandshake must come first"
+_OLD_HANDSHAKE: Final = "SaslHandshake has version 0: use a client of Kafka 1.0 or later"
+_UNKNOWN: Final = "unknown"
+NO_MECHANISM: Final = "none"
+"""What metrics show as the mechanism of a login that named none that is enabled."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListenerAccess:
     """How one listener takes connections."""
@@ -80,20 +93,6 @@ class ListenerAccess:
     def is_private(self, client_host: str) -> bool:
         """Return whether no other machine can read what a client sends."""
         return self.tls is not None or is_loopback(client_host)
-
-
-FRAME_BYTES_MAX: Final = 512 * 1024
-"""Largest request of a client that has not logged in; Kafka's `sasl.server.max.receive.size`."""
-LOGINS_MAX: Final = 1_000
-"""Maximum number of clients of a listener that are about to log in."""
-SESSION_MS_MAX: Final = 2**62
-
-EVENT: Final = "login"
-_NO_HANDSHAKE: Final = "SaslHandshake must come first"
-_OLD_HANDSHAKE: Final = "SaslHandshake has version 0: use a client of Kafka 1.0 or later"
-_UNKNOWN: Final = "unknown"
-NO_MECHANISM: Final = "none"
-"""What metrics show as the mechanism of a login that named none that is enabled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,12 @@ from quire.server.metrics import (
 )
 from quire.server.overriding import override
 
+PARTITIONS_SHOWN_MAX: Final = 2_000
+"""Maximum number of partitions with own series; the totals include all partitions."""
+UNKNOWN: Final = -1
+LEDGERS_SHOWN_MAX: Final = 20
+"""Maximum number of a partition's ledgers with too few copies that are shown."""
 PREFIX: Final = "quire_broker"
-
 PLAIN: Final = {
     "connections_now": gauge("Connections of clients and other brokers that are open."),
     "connections_accepted": counter("Connections accepted."),
@@ -95,24 +99,17 @@ LABELLED: Final = {
     ),
 }
 """`quire_broker_<name of the metric>`."""
-
 LATENCIES: Final = {
     "produce_latency": "Seconds from the arrival of a Produce request to its answer.",
     "fetch_latency": "Seconds from the arrival of a Fetch request to its answer.",
 }
 """Histograms: `quire_broker_<name>_seconds`."""
-
 PARTITION: Final = {
     "high_watermark": "Offset after the newest committed record of a partition.",
     "log_end_offset": "Offset after the newest accepted record of a partition.",
     "log_start_offset": "Offset of the oldest record of a partition.",
 }
 """`quire_broker_partition_<name>`, for partitions that this broker leads; -1 if not served."""
-PARTITIONS_SHOWN_MAX: Final = 2_000
-"""Maximum number of partitions with own series; the totals include all partitions."""
-UNKNOWN: Final = -1
-LEDGERS_SHOWN_MAX: Final = 20
-"""Maximum number of a partition's ledgers with too few copies that are shown."""
 
 
 @dataclass(frozen=True, slots=True)

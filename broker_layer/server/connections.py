@@ -36,6 +36,12 @@ from quire.server.pause import Pause
 from quire.server.server_log import ServerLog
 from quire.server.transport_writing import write_all
 
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""Maximum size of answers that are joined into one buffer."""
+SLOW_START_S: Final = 2.0
+"""Time that a large frame gets, in seconds, while others wait for room; after it the frame must
+arrive at the minimum rate."""
+
 
 class MemoryBudget:
     """Budget of the memory that all connections of one broker use for requests.
@@ -112,13 +118,6 @@ class ServerContext(ConnectionContext):
         """Return a number that no other connection has."""
         self._connection_id += 1
         return self._connection_id
-
-
-JOINED_BYTES_MAX: Final = 16 * 1024
-"""Maximum size of answers that are joined into one buffer."""
-SLOW_START_S: Final = 2.0
-"""Time that a large frame gets, in seconds, while others wait for room; after it the frame must
-arrive at the minimum rate."""
 
 
 class BrokerConnection(ServerConnection):

@@ -20,6 +20,10 @@ from quire.server.overriding import override
 from quire.server.server_log import ServerLog
 from quire.server.step_turns import StepTurns
 
+GRAIN_S: Final = 0.01
+NO_TIMEOUT_S: Final = 30.0
+"""Timeout of a request whose client gives none (0 or less), in seconds. Such a client wants the
+result of the change, and Kafka's leader alone has it at once; here it takes a write to others."""
 Buffer = bytes | bytearray | memoryview
 
 
@@ -287,12 +291,6 @@ class RequestTasks:
             "request failed", error, api_key=exchange.api_key, version=exchange.api_version
         )
         exchange.requester.drop("request failed", f"API {int(exchange.api_key)} failed")
-
-
-GRAIN_S: Final = 0.01
-NO_TIMEOUT_S: Final = 30.0
-"""Timeout of a request whose client gives none (0 or less), in seconds. Such a client wants the
-result of the change, and Kafka's leader alone has it at once; here it takes a write to others."""
 
 
 def timeout_of(timeout_ms: int, max_s: float) -> float:

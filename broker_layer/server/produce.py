@@ -37,7 +37,7 @@ from broker_layer.kafka.record_batch import (
     without_append_time,
 )
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
-from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.pending_batches import Appended
 from broker_layer.security.rights import NOT_AUTHORIZED, Rights
 from broker_layer.server.exchange import Exchange, Requester, timeout_of
 from broker_layer.server.ports import PartitionLog, PartitionLogs
@@ -48,6 +48,37 @@ from broker_layer.turns import Turns
 from metadata.cancelling import cancel_and_wait
 from metadata.security.acls import Operation, ResourceType
 from quire.tracing import spans as tracing
+
+ZSTD_VERSION_MIN: Final = 7
+"""The first version of Produce that allows zstd."""
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+"""The append time in the answer if the topic does not use append times."""
+TEXT_CHARACTERS_MAX: Final = 1_000
+"""Maximum length of the text of one partition's error. It may name the topic, whose name in the
+request has any length, and a request may have 10,000 partitions."""
+ALL_ACKS: Final = (-1, 0, 1)
+TIMEOUT_S_MAX: Final = 600.0
+OPENING_WAIT_S_MAX: Final = 5.0
+"""Maximum time that a Produce waits for a log that is being taken over, in seconds."""
+PARTITIONS_AT_ONCE: Final = 1_500
+"""Number of partitions above which a Produce waits for a turn: each takes 2 us or more, and a frame
+of so many is a large request.
+"""
+APPENDING_S: Final = 0.01
+"""Time after which the rest of a Produce goes on in turns with other large requests, in seconds. In
+it some hundred batches are appended, unless their records are opened."""
+LEADER_CHECKS_MAX: Final = 40
+LEADER_CHECK_PERIOD_S: Final = 0.05
+"""Maximum number of checks, and time between two in seconds, of a Produce with acks=0 for a log
+that this broker does not know yet. A refused batch would be lost, and a client may learn of a new
+topic earlier than this broker.
+"""
+LEADER_UNKNOWN_CODES: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+)
 
 
 class RefusedTopic(NamedTuple):
@@ -90,10 +121,6 @@ def admit_again(asked: AdmittedProduce, rights: Rights | None) -> AdmittedProduc
     """Return the part of a request that is still allowed after a wait."""
     now = admit(asked.request, rights)
     return now._replace(refused=[*asked.refused, *now.refused])
-
-
-ZSTD_VERSION_MIN: Final = 7
-"""The first version of Produce that allows zstd."""
 
 
 def read_batch(
@@ -152,12 +179,6 @@ class ProduceRoom:
             requester.hold_reading(held=False)
 
 
-NO_OFFSET: Final = -1
-NO_TIMESTAMP: Final = -1
-"""The append time in the answer if the topic does not use append times."""
-TEXT_CHARACTERS_MAX: Final = 1_000
-"""Maximum length of the text of one partition's error. It may name the topic, whose name in the
-request has any length, and a request may have 10,000 partitions."""
 NOT_APPENDED: Final = Appended(NO_OFFSET, NO_TIMESTAMP, NO_OFFSET)
 
 
@@ -270,32 +291,8 @@ class PendingProduce:
         self._finish(self)
 
 
-ALL_ACKS: Final = (-1, 0, 1)
 NO_VERIFICATION: Final = Verified()
 """For requests that need no confirmation by a coordinator; it stays empty."""
-TIMEOUT_S_MAX: Final = 600.0
-OPENING_WAIT_S_MAX: Final = 5.0
-"""Maximum time that a Produce waits for a log that is being taken over, in seconds."""
-
-
-PARTITIONS_AT_ONCE: Final = 1_500
-"""Number of partitions above which a Produce waits for a turn: each takes 2 us or more, and a frame
-of so many is a large request.
-"""
-APPENDING_S: Final = 0.01
-"""Time after which the rest of a Produce goes on in turns with other large requests, in seconds. In
-it some hundred batches are appended, unless their records are opened."""
-LEADER_CHECKS_MAX: Final = 40
-LEADER_CHECK_PERIOD_S: Final = 0.05
-"""Maximum number of checks, and time between two in seconds, of a Produce with acks=0 for a log
-that this broker does not know yet. A refused batch would be lost, and a client may learn of a new
-topic earlier than this broker.
-"""
-LEADER_UNKNOWN_CODES: Final = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-)
 
 
 class ProduceService:

@@ -28,7 +28,7 @@ from broker_layer.transactions.verification_guards import Confirmation
 from metadata.cancelling import cancel_and_wait
 
 if TYPE_CHECKING:
-    from broker_layer.log.appending.pending_batches import Appended
+    from broker_layer.log.pending_batches import Appended
 
 
 VERIFICATIONS_AT_ONCE: Final = 100

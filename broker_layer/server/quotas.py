@@ -23,6 +23,14 @@ from metadata.security.rates.rate_quota import RateQuota
 
 BURST_S: Final = 10.0
 """An address may make the connections of this many seconds at once, as in Kafka."""
+PERCENT: Final = 0.01
+"""Seconds of the event loop in a second that one percent permits."""
+CHANGES_OF_TOPICS: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_TOPICS,
+)
+"""APIs whose handlers have a quota of their own: `administration.mutation_quota`."""
 
 
 class AddressRate:
@@ -39,18 +47,6 @@ class AddressRate:
             return True
         per_s = find_address_limit(self._quotas, key, address)
         return per_s is None or self._buckets.take(address, 1, per_s, now_s)
-
-
-PERCENT: Final = 0.01
-"""Seconds of the event loop in a second that one percent permits."""
-
-
-CHANGES_OF_TOPICS: Final = (
-    ApiKey.CREATE_TOPICS,
-    ApiKey.CREATE_PARTITIONS,
-    ApiKey.DELETE_TOPICS,
-)
-"""APIs whose handlers have a quota of their own: `administration.mutation_quota`."""
 
 
 class ClientQuotas:

@@ -1,7 +1,7 @@
 """Limits of a broker's server, and its counters.
 
 Leaves those that every server has to `quire.server.connection_context`, reading limits from a file
-to `options`, the limits of a topic to `log.settings`, and the names of metrics to `admin`.
+to `options`, the limits of a topic to `log.topic_configs`, and the names of metrics to `admin`.
 """
 
 from dataclasses import dataclass, field

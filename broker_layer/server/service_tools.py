@@ -25,6 +25,11 @@ from quire.tracing.spans import AttributeValue, SpanKind, record
 
 HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 NO_EPOCH: Final = -1
+SYSTEM: Final = "messaging.system"
+OPERATION: Final = "messaging.operation.name"
+TOPIC: Final = "messaging.destination.name"
+PARTITION: Final = "messaging.destination.partition.id"
+PARTITIONS: Final = "quire.partitions"
 
 
 class LeaderHints:
@@ -123,13 +128,6 @@ def check_leader_epoch(log: PartitionLog, believed: int) -> None:
     if believed < log.leader_epoch:
         raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
     raise TopicError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
-
-
-SYSTEM: Final = "messaging.system"
-OPERATION: Final = "messaging.operation.name"
-TOPIC: Final = "messaging.destination.name"
-PARTITION: Final = "messaging.destination.partition.id"
-PARTITIONS: Final = "quire.partitions"
 
 
 def record_request(

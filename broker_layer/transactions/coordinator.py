@@ -16,7 +16,7 @@ from typing import Final
 from broker_layer.errors import TopicError
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.durable_log import OpenDurableLog
+from broker_layer.log.state_log import OpenDurableLog
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.machine import ProducerIdNeeded, Store, TransactionMachine
 from broker_layer.transactions.marker_sender import MarkerSender

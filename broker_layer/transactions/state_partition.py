@@ -17,7 +17,7 @@ from functools import partial
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.durable_log import DurableLog, OpenDurableLog
+from broker_layer.log.state_log import DurableLog, OpenDurableLog
 from broker_layer.transactions.machine import Decision, RequestRefused, Store, TransactionMachine
 from broker_layer.transactions.marker_job import MarkerJob
 from broker_layer.transactions.marker_sender import MarkerSender

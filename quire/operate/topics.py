@@ -23,7 +23,7 @@ from broker_layer.kafka.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from broker_layer.log.settings.topic_config_table import REPLICATION_FACTOR
+from broker_layer.log.topic_config_table import REPLICATION_FACTOR
 from broker_layer.peer import PeerAddress
 from quire.identity.client_file import ClientFile
 from quire.operate.admin_api import AdminApiError, get_json

@@ -122,9 +122,9 @@ TARGETS: Final = (
     Target(
         "rolling of topics",
         DECISIONS_WANTED,
-        "broker_layer/log/rolling",
+        "broker_layer/log",
         ("roll_protocol",),
-        (*transcripts("rolling"), "unit/broker_layer/log/rolling/test_roll_protocol.py"),
+        (*transcripts("rolling"), "unit/broker_layer/log/test_roll_protocol.py"),
     ),
     Target(
         "ledger states",

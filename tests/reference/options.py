@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from broker_layer.log.settings.topic_config_table import DEFINITIONS
+from broker_layer.log.topic_config_table import DEFINITIONS
 from ledger_client import ClientConfig
 from quire.cli.servers import MODULES, server_table
 from quire.options import Option, OptionTable, described

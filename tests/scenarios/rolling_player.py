@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.rolling import roll_events as e
-from broker_layer.log.rolling.roll_protocol import RollProtocol
+from broker_layer.log import roll_protocol as e
+from broker_layer.log.roll_protocol import RollProtocol
 
 
 class RollingPlayer:

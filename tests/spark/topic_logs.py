@@ -16,7 +16,7 @@ from broker_layer.kafka.record_batch import (
     read_header,
 )
 from broker_layer.log.log_services import LogServices, TailMemory
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.topic_configs import LogConfig
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerClient, Quorum
 from ledger_client.cluster_access import wall_clock_ms

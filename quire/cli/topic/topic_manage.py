@@ -27,7 +27,7 @@ from broker_layer.kafka.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from broker_layer.log.settings.topic_config_table import NO_EFFECT
+from broker_layer.log.topic_config_table import NO_EFFECT
 from broker_layer.peer import PeerAddress
 from ledger_client.cluster_access import identity_of
 from metadata.errors import NodeNotFoundError

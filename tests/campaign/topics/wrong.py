@@ -23,7 +23,7 @@ ENDS_NOT_READ: Final = SeededBug(
     ("1.3",),
     (
         Edit(
-            "broker_layer/log/reading/log_reader.py",
+            "broker_layer/log/log_reader.py",
             "        last_id = await self._last_entry_of(segment)\n"
             "        position = await self._position_of(segment, offset)\n"
             "        found: list[ReadBatch] = []\n",

@@ -7,15 +7,15 @@ Source: topics design; protocol rules 1.3, 4.5 and 10.1; KIP-98, KIP-101, KIP-20
 
 from tests.seeded_bugs.seeded_bug import Edit, SeededBug, topics
 
-WRITING = "broker_layer/log/appending/log_appender.py"
-ROLLING = "broker_layer/log/rolling/ledger_roller.py"
+WRITING = "broker_layer/log/log_appender.py"
+ROLLING = "broker_layer/log/ledger_roller.py"
 TAKEOVER = "broker_layer/log/log_takeover.py"
 CHAIN = "broker_layer/log/ledger_list.py"
 MANAGER = "broker_layer/control/partition_manager.py"
 OFFSETS = "broker_layer/server/offsets.py"
 TOPIC_LOG = "broker_layer/log/topic_log.py"
 PRODUCERS = "broker_layer/log/state/producer_state.py"
-KEPT = "broker_layer/log/reading/kept_batches.py"
+KEPT = "broker_layer/log/read_ahead.py"
 
 BUGS = (
     SeededBug(

@@ -12,7 +12,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import InitProducerIdRequest, InitProducerIdResponse
 from broker_layer.kafka.record_batch import Producer, Record, build_batch
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.log.settings.topic_config_table import DEFINITIONS
+from broker_layer.log.topic_config_table import DEFINITIONS
 from tests.simulation.topics.broker_nodes import KafkaNode
 from tests.simulation.topics.frames import (
     PRODUCE_VERSION,

@@ -16,9 +16,8 @@ from unittest.mock import patch
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.log import state_log
 from broker_layer.log.ledger_list import LedgerList
-from broker_layer.log.settings.log_config import LogConfig
-from broker_layer.log.state_loading import load_state
-from broker_layer.log.state_log import StateLog
+from broker_layer.log.state_log import StateLog, load_state
+from broker_layer.log.topic_configs import LogConfig
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError
 from metadata.store.memory import MemoryMetadataStore

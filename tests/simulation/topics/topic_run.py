@@ -22,10 +22,8 @@ from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.log.durable_log import DurableLog
-from broker_layer.log.settings.log_config import LogConfig, log_config
-from broker_layer.log.settings.topic_configs import TopicDefaults
-from broker_layer.log.state_log import StateLog
+from broker_layer.log.state_log import DurableLog, StateLog
+from broker_layer.log.topic_configs import LogConfig, TopicDefaults, log_config
 from broker_layer.options import BrokerOptions
 from tests.simulation.checkers.stored_metadata import watched_recoveries
 from tests.simulation.loop import SimulationLoop

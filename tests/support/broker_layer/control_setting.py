@@ -16,7 +16,7 @@ from broker_layer.control.partition_opener import CoordinatorPartitions, Partiti
 from broker_layer.control.topic_changes import NewTopic, TopicChangeParts, TopicChanges
 from broker_layer.control.topic_erasing import TopicEraser
 from broker_layer.log.log_services import LogServices, TailMemory
-from broker_layer.log.settings.topic_configs import TopicDefaults
+from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
 from metadata.brokers.broker_registry import (
     BrokerDirectory,

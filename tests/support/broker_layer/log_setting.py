@@ -12,9 +12,9 @@ from broker_layer.kafka.record_batch import (
     parse_records,
     read_header,
 )
-from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.log_services import LogServices, TailMemory
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.pending_batches import Appended
+from broker_layer.log.topic_configs import LogConfig
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import ClientConfig, Quorum
 from metadata.store.memory import MemoryMetadataStore

@@ -11,8 +11,8 @@ from broker_layer.kafka.messages import (
     DescribeConfigsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.log.settings.topic_config_table import NO_EFFECT
-from broker_layer.log.settings.topic_configs import TopicDefaults
+from broker_layer.log.topic_config_table import NO_EFFECT
+from broker_layer.log.topic_configs import TopicDefaults
 from tests.support.broker_layer.asking import Admin, topic
 
 

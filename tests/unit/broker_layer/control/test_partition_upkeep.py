@@ -12,7 +12,7 @@ from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.durable_log import DurableLog, OpenDurableLog
+from broker_layer.log.state_log import DurableLog, OpenDurableLog
 from metadata.errors import MetadataFormatError
 from metadata.paths import replica_path
 from metadata.topics.in_sync_reports import InSyncReporter

@@ -8,8 +8,7 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log import state_log
-from broker_layer.log.appending import log_appender
+from broker_layer.log import log_appender, state_log
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, values
 from tests.unit.broker_layer.log.test_state_log import take_over
 

@@ -12,8 +12,8 @@ from bookie.wire.messages import Status
 from broker_layer import turns
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_log import WAITING_BYTES_MAX, StateLog
+from broker_layer.log.topic_configs import LogConfig
 from broker_layer.turns import SLICE_ELEMENTS
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import StoreUnavailableError

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from broker_layer.errors import TopicError
-from broker_layer.log.appending.pending_batches import RecentBatches
 from broker_layer.log.log_services import KEPT_COST_BYTES, LogServices, TailMemory
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.pending_batches import RecentBatches
 from broker_layer.log.state_log import StateLog
+from broker_layer.log.topic_configs import LogConfig
 from ledger_client import Quorum
 from ledger_client.errors import RecoveryUndecidedError
 from ledger_client.info import LedgerInfo

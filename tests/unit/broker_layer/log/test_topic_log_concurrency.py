@@ -13,7 +13,7 @@ from bookie.wire.messages import Status
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Producer
-from broker_layer.log.reading.segment_reading import READERS_MAX, SegmentReaders
+from broker_layer.log.segment_reading import READERS_MAX, SegmentReaders
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import Quorum
 from ledger_client.writing.writer import LedgerWriter

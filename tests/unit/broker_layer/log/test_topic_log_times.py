@@ -16,8 +16,8 @@ from broker_layer.kafka.record_batch import (
     read_header,
 )
 from broker_layer.kafka.record_batch.header import seal
-from broker_layer.log.reading import log_reader
-from broker_layer.log.reading.log_reader import RECORDS_AT_ONCE
+from broker_layer.log import log_reader
+from broker_layer.log.log_reader import RECORDS_AT_ONCE
 from ledger_client import LedgerError
 from metadata.ids import Version
 from metadata.store.memory import MemoryMetadataStore

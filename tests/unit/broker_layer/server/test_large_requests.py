@@ -26,7 +26,7 @@ from tests.support.loop_passes import counting_passes
 from tests.until import until
 
 if TYPE_CHECKING:
-    from broker_layer.log.appending.pending_batches import Appended
+    from broker_layer.log.pending_batches import Appended
 
 
 async def test_large_fetches_of_many_connections_run_one_step_in_a_pass(

@@ -34,11 +34,10 @@ from broker_layer.kafka.record_batch import (
     read_last_offset,
 )
 from broker_layer.log.ledger_list import LedgerList
+from broker_layer.log.ledger_roller import LedgerRoller
 from broker_layer.log.log_services import BUFFERS_RATIO_MAX
-from broker_layer.log.reading.kept_batches import Batch, BatchSelection, ReadBatch
-from broker_layer.log.reading.read_ahead import CURSORS_MAX, ReadAhead
-from broker_layer.log.reading.segment_reading import SegmentReaders
-from broker_layer.log.rolling.ledger_roller import LedgerRoller
+from broker_layer.log.read_ahead import CURSORS_MAX, Batch, BatchSelection, ReadAhead, ReadBatch
+from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.state.partition_state import PartitionState
 from broker_layer.log.state.state_entry import (

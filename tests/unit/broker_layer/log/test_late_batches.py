@@ -14,7 +14,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.pending_batches import Appended
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.transactions.values import TopicPartition
 from broker_layer.transactions.verification_guards import VerificationGuards

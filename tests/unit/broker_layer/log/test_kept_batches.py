@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.log.reading.kept_batches import BatchSelection, KeptBatches, ReadBatch
+from broker_layer.log.read_ahead import BatchSelection, KeptBatches, ReadBatch
 from metadata.ids import EntryId, LedgerId
 
 SIZES = st.lists(st.integers(1, 40), max_size=12)

@@ -4,12 +4,13 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.settings.log_config import checked_log_config, log_config
-from broker_layer.log.settings.topic_config_table import DEFINITIONS, NO_EFFECT
-from broker_layer.log.settings.topic_configs import (
+from broker_layer.log.topic_config_table import DEFINITIONS, NO_EFFECT
+from broker_layer.log.topic_configs import (
     TopicDefaults,
     changed_configs,
     check_config,
+    checked_log_config,
+    log_config,
     without_effect,
 )
 from metadata.ledgers.ledger_metadata import QuorumMode

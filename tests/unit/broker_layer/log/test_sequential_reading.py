@@ -14,8 +14,8 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.log.reading.log_reader import LogReader
-from broker_layer.log.reading.read_ahead import CURSORS_MAX, AheadMemory
+from broker_layer.log.log_reader import LogReader
+from broker_layer.log.read_ahead import CURSORS_MAX, AheadMemory
 from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.topic_log import TopicLog
 from metadata.topics.partition import PartitionSegment

@@ -11,7 +11,7 @@ from broker_layer.kafka.record_batch import Producer
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, values
 
 if TYPE_CHECKING:
-    from broker_layer.log.appending.pending_batches import Appended
+    from broker_layer.log.pending_batches import Appended
 
 FIRST, SECOND = Producer(7, 0, 0), Producer(7, 0, 1)
 

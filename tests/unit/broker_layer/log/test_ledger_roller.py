@@ -30,7 +30,7 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         raise MetadataUnavailableError("test", ledger_id=writer.id, outcome="unknown")
 
     monkeypatch.setattr(LedgerWriter, "aclose", aclose)
-    monkeypatch.setattr("broker_layer.log.rolling.roll_protocol.RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr("broker_layer.log.roll_protocol.RETRY_FIRST_S", 0.01)
     return closed
 
 

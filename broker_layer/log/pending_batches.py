@@ -11,12 +11,12 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.record_batch import RecordBatchHeader
+from broker_layer.log.ledger_roller import OpenLedger
 from broker_layer.log.log_services import BUFFERS_RATIO_MAX, TailMemory
-from broker_layer.log.rolling.ledger_roller import OpenLedger
 from metadata.ids import EntryId
 
 COMPACT_AFTER: Final = 1_024
@@ -78,11 +78,12 @@ class DeferredBatch:
         self.waits_for_one = waits_for_one
         self.answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
 
-    def fail(self, error: TopicError) -> None:
-        """Refuse the batch."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # mark it as retrieved: the caller may no longer wait
+
+def refuse(answer: asyncio.Future[Any], error: BaseException) -> None:
+    """Fail a future that is not done, for a caller that may no longer wait."""
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()  # mark it as retrieved
 
 
 def follow(first: asyncio.Future[Appended], answer: asyncio.Future[Appended]) -> None:
@@ -95,8 +96,7 @@ def follow(first: asyncio.Future[Appended], answer: asyncio.Future[Appended]) ->
         if error is None:
             answer.set_result(done.result())
         else:
-            answer.set_exception(error)
-            answer.exception()  # mark it as retrieved: the caller may no longer wait
+            refuse(answer, error)
 
     first.add_done_callback(finish)
 
@@ -168,9 +168,8 @@ class PendingBatches:
         """Fail all pending batches."""
         while self._pending:
             answer = self._pending.popleft().answer
-            if answer is not None and not answer.done():
-                answer.set_exception(error)
-                answer.exception()  # mark it as retrieved: the caller may no longer wait
+            if answer is not None:
+                refuse(answer, error)
         self._bytes = 0
 
 

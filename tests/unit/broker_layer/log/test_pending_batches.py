@@ -3,7 +3,7 @@
 import asyncio
 from unittest.mock import sentinel
 
-from broker_layer.log.appending.pending_batches import PendingBatch, PendingBatches
+from broker_layer.log.pending_batches import PendingBatch, PendingBatches
 from metadata.ids import EntryId
 from quire.server.overriding import override
 

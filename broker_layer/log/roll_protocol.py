@@ -16,15 +16,111 @@ there are no actions.
 Source: topics design, "What a takeover does" (rolling); protocol rules 1.2 and 6.1.
 """
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from broker_layer.errors import TopicError
-from broker_layer.log.rolling import roll_events as e
-from broker_layer.log.rolling.roll_events import RollAction, RollEvent, StartWork, Work
 
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 2.0
+
+
+class Work(Enum):
+    """Work that waits for other processes. The value completes "cannot ... now"."""
+
+    CREATE = "create a ledger"
+    LIST = "list a ledger"
+    """Store one change of the list: the end of the draining ledger, if any, and the new ledger, if
+    any."""
+    FILL = "write the state into a ledger"
+    CLOSE = "close a ledger"
+    """Stop appends to the open ledger, and close it once all its entries are confirmed."""
+    RECOVER = "recover a ledger"
+    """Close the draining ledger without its writer, whose close has an unknown outcome."""
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerWanted:
+    """An append waits for the first ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGrown:
+    """The open ledger has this share of its size; 1 if it is to be replaced whatever its size. The
+    next one, if there is one, can be used or cannot: it has failed, or the replication was changed.
+    """
+
+    share: float
+    is_next_usable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndRequested:
+    """The open ledger is to be closed, and none is to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The log has failed, or no caller waits for its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """The work is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRefused:
+    """The work was not possible, and had no effect. It may be possible later."""
+
+    error: TopicError
+
+
+RollEvent = LedgerWanted | LedgerGrown | EndRequested | Abandoned | WorkDone | WorkRefused
+
+
+@dataclass(frozen=True, slots=True)
+class StartWork:
+    """Start some work after a pause, and report its outcome. No other work is under way."""
+
+    work: Work
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UseNext:
+    """Append to the created ledger, from the end of the log on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Count the entries of the new ledger, which is listed, and drop the draining one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropNext:
+    """Abort the writer of the created ledger, if there is one. Delete the ledger unless it may be
+    listed: then the next leader would find it.
+    """
+
+    is_listed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseAppends:
+    """Refuse the appends that wait for the first ledger."""
+
+    error: TopicError
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAll:
+    """Stop the work, and abort the writers of the open and of the draining ledger."""
+
+
+RollAction = StartWork | UseNext | Complete | DropNext | RefuseAppends | AbortAll
 
 
 class RollPhase(Enum):
@@ -78,20 +174,20 @@ class RollProtocol:
 
     def _advance(self, event: RollEvent) -> list[RollAction]:
         match event:
-            case e.LedgerWanted():
+            case LedgerWanted():
                 if self._phase is RollPhase.NONE:
                     self._phase = RollPhase.BEGINNING
                     return [self._run(Work.CREATE)]
-            case e.LedgerGrown(share, is_next_usable):
+            case LedgerGrown(share, is_next_usable):
                 return self._grow(share, is_next_usable=is_next_usable)
-            case e.EndRequested():
+            case EndRequested():
                 self._is_ending = True
-            case e.Abandoned():
+            case Abandoned():
                 self._phase = RollPhase.ENDED
-                return [e.AbortAll(), e.DropNext(is_listed=self._work in (Work.LIST, Work.FILL))]
-            case e.WorkDone():
+                return [AbortAll(), DropNext(is_listed=self._work in (Work.LIST, Work.FILL))]
+            case WorkDone():
                 return self._done()
-            case e.WorkRefused(error):
+            case WorkRefused(error):
                 return self._refused(error)
         return []
 
@@ -102,7 +198,7 @@ class RollProtocol:
 
     def _drop_next(self) -> list[RollAction]:
         has_next, self._has_next = self._has_next, False
-        return [e.DropNext()] if has_next else []
+        return [DropNext()] if has_next else []
 
     def _grow(self, share: float, *, is_next_usable: bool) -> list[RollAction]:
         """Create the next ledger, or switch over to it, if that is due."""
@@ -115,7 +211,7 @@ class RollProtocol:
             return []
         self._phase, self._has_next = RollPhase.SWITCHING, False
         closing = self._run(Work.CLOSE)
-        return [closing] if self._fills_first else [closing, e.UseNext()]
+        return [closing] if self._fills_first else [closing, UseNext()]
 
     def _done(self) -> list[RollAction]:
         work, self._work, self._pause_s = self._work, None, RETRY_FIRST_S
@@ -127,13 +223,13 @@ class RollProtocol:
                 return [self._run(Work.LIST)]
             case Work.LIST if self._phase is RollPhase.ENDING:
                 self._phase = RollPhase.ENDED
-                return [e.Complete()]
+                return [Complete()]
             case Work.LIST if self._fills_first:
                 return [self._run(Work.FILL)]
             case Work.LIST | Work.FILL:
                 is_used = self._phase is RollPhase.SWITCHING and not self._fills_first
                 self._phase = RollPhase.OPEN
-                return [e.Complete()] if is_used else [e.UseNext(), e.Complete()]
+                return [Complete()] if is_used else [UseNext(), Complete()]
             case _:
                 return []
 
@@ -144,8 +240,8 @@ class RollProtocol:
                 return [self._run(Work.PAUSE, RETRY_MAX_S)]
             case RollPhase.BEGINNING:
                 self._phase = RollPhase.NONE
-                refused = e.RefuseAppends(error)
-                return [e.DropNext(), refused] if work is Work.LIST else [refused]
+                refused = RefuseAppends(error)
+                return [DropNext(), refused] if work is Work.LIST else [refused]
             case _:
                 pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, RETRY_MAX_S)
                 return [self._run(Work.LIST if work is Work.LIST else Work.RECOVER, pause_s)]

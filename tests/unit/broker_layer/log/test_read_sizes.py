@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from broker_layer.kafka.record_batch import read_header
+from broker_layer.log import segment_reading
 from broker_layer.log.log_services import BUFFERS_RATIO_MAX
-from broker_layer.log.reading import segment_reading
-from broker_layer.log.reading.segment_reading import has_room_for_another
+from broker_layer.log.segment_reading import has_room_for_another
 from ledger_client.batches import EntryBatch
 from ledger_client.reading.reader import LedgerReader
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, small, values

@@ -21,11 +21,10 @@ from typing import Protocol
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_TIMESTAMP
+from broker_layer.log import roll_protocol as e
 from broker_layer.log.ledger_list import LedgerList, deposed
-from broker_layer.log.rolling import roll_events as e
-from broker_layer.log.rolling.roll_events import RollEvent, StartWork, Work
-from broker_layer.log.rolling.roll_protocol import RollProtocol
-from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.roll_protocol import RollEvent, RollProtocol, StartWork, Work
+from broker_layer.log.topic_configs import LogConfig
 from ledger_client.errors import (
     ClientClosedError,
     LedgerError,

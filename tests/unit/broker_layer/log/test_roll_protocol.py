@@ -11,9 +11,8 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.rolling import roll_events as e
-from broker_layer.log.rolling.roll_events import Work
-from broker_layer.log.rolling.roll_protocol import RollProtocol
+from broker_layer.log import roll_protocol as e
+from broker_layer.log.roll_protocol import RollProtocol, Work
 
 REFUSED: Final = e.WorkRefused(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "test"))
 EVENTS: Final = (

@@ -1,6 +1,6 @@
 """Table of all topic settings: type, default, bounds and meaning of each.
 
-Leaves checking values to `topic_configs`, and their effect to `log_config`.
+Leaves checking values, and their effect, to `topic_configs`.
 
 Invariant: a setting that has no effect says so: `has_effect` is false, and `meaning` begins with
 NO_EFFECT. Each value that Kafka accepts for it is accepted and stored, because tools and libraries

@@ -22,7 +22,7 @@ GROWTH_BYTES_MAX = 3_000
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> ScriptedFaults:
-    monkeypatch.setattr("broker_layer.log.rolling.roll_protocol.RETRY_MAX_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.roll_protocol.RETRY_MAX_S", 0.05)
     return ScriptedFaults(is_write)
 
 

@@ -7,16 +7,17 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.reading import read_ahead
-from broker_layer.log.reading.kept_batches import BatchSelection, ReadBatch
-from broker_layer.log.reading.read_ahead import (
+from broker_layer.log import read_ahead
+from broker_layer.log.read_ahead import (
     AHEAD_BYTES_MAX,
     BATCH_COST_BYTES,
     CURSORS_MAX,
     PIECE_BYTES_MIN,
     PIECES_AHEAD,
     AheadMemory,
+    BatchSelection,
     ReadAhead,
+    ReadBatch,
 )
 from metadata.ids import EntryId, LedgerId
 from tests.until import until

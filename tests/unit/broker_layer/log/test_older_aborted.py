@@ -14,7 +14,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.log.reading import log_reader
+from broker_layer.log import log_reader
 from broker_layer.log.state import partition_state
 from broker_layer.log.state.state_entry import (
     AbortedPage,

@@ -1,7 +1,7 @@
 """Appends to one partition's log: admission and commit of batches.
 
-Leaves the choice of the ledger to `rolling/`, except its age, the limits of a topic to
-`batch_limits`, and the rules for producers and transactions to `partition_state`.
+Leaves the choice of the ledger to `ledger_roller`, except its age, checks of a batch's bytes to
+`kafka.record_batch`, and the rules for producers and transactions to `partition_state`.
 
 One record batch is one entry. A batch gets its offsets when it is admitted. It is visible once it
 is committed: its ledger is listed and has confirmed it.
@@ -11,22 +11,33 @@ appended ends the log; the high watermark never decreases; a batch is admitted o
 ledger with room; batches that wait are admitted in the order in which they came, and are judged
 when they are admitted, not when they came; after a failure nothing is admitted or committed.
 
-Source: topics design, "The mapping"; KIP-98.
+Source: topics design, "The mapping"; KIP-98; KIP-467 (errors of records);
+KIP-937 (bounds of times).
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from broker_layer.errors import TopicError
+from broker_layer.errors import RecordsRefusedError, TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import NO_TIMESTAMP, RecordBatchHeader, read_control
+from broker_layer.kafka.errors import RecordBatchError, RecordError
+from broker_layer.kafka.record_batch import (
+    NO_TIMESTAMP,
+    Record,
+    RecordBatchHeader,
+    keyless_records,
+    parse_records,
+    read_control,
+)
 from broker_layer.kafka.record_batch.header import placed
-from broker_layer.log.appending.batch_limits import check_limits
-from broker_layer.log.appending.pending_batches import (
+from broker_layer.log.ledger_list import LedgerList, deposed
+from broker_layer.log.ledger_roller import LedgerRoller, OpenLedger
+from broker_layer.log.log_takeover import TakenOver
+from broker_layer.log.pending_batches import (
     Appended,
     DeferredBatch,
     MayOpen,
@@ -35,26 +46,31 @@ from broker_layer.log.appending.pending_batches import (
     RecentBatches,
     follow,
     never_opens,
+    refuse,
 )
-from broker_layer.log.ledger_list import LedgerList, deposed
-from broker_layer.log.log_takeover import TakenOver
-from broker_layer.log.rolling.ledger_roller import LedgerRoller, OpenLedger
-from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state.producer_state import BatchRefused, Duplicate
+from broker_layer.log.topic_configs import LogConfig
 from ledger_client.errors import LedgerError, NotEnoughInSyncReplicasError
 from metadata.callbacks import Callbacks
 
-Batch = bytes | bytearray | memoryview
-
 ROLL_EARLY_SHARE: Final = 0.9
 """Share of a ledger's size at which the next one is created."""
-
 AGAIN: Final = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
 """Codes after which producers send the refused batch again."""
+KEYED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Maximum number of decompressed bytes in one batch of a compacted topic, where each record is
+checked for a key."""
+KEYED_RECORDS_MAX: Final = 50_000
+"""Maximum number of records in such a batch. The check blocks the event loop; this many records
+take about 0.1 s."""
+RECORD_ERRORS_MAX: Final = 1_000
+"""Maximum number of refused records that an answer names for one batch."""
+Batch = bytes | bytearray | memoryview
+
 
 log = logging.getLogger(__name__)
 
@@ -306,9 +322,9 @@ class LogAppender:
                     answer = self._early(ledger, answer)
             except TopicError as error:
                 self.note_refused(first.header, error.code)
-                first.fail(error)
+                refuse(first.answer, error)
             except Exception as error:  # noqa: BLE001 - the producer of this batch waits
-                first.fail(self._fail_after(error))
+                refuse(first.answer, self._fail_after(error))
             else:
                 follow(answer, first.answer)
             ledger = self.roller.ledger
@@ -319,7 +335,7 @@ class LogAppender:
         while self._deferred:
             deferred = self._take_deferred()
             self.note_refused(deferred.header, error.code)
-            deferred.fail(error)
+            refuse(deferred.answer, error)
         self._wake()
 
     def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
@@ -356,3 +372,72 @@ class LogAppender:
             if notifies_owner:
                 self._on_failed()
         return self.failure
+
+
+def check_limits(config: LogConfig, header: RecordBatchHeader, data: Batch, now_ms: int) -> None:
+    """Raise TopicError if a topic with these settings does not accept the size, keys or times of a
+    batch.
+
+    A refusal for single records names them, so that clients can distinguish them from the other
+    records of the batch. A batch with more than KEYED_RECORDS_MAX records, KEYED_BYTES_MAX bytes or
+    RECORD_ERRORS_MAX refused records is refused with fewer names or none.
+    """
+    size = len(data)
+    if size > config.max_message_bytes:
+        text = (
+            f"the batch has {size} B, and the topic's max.message.bytes is "
+            f"{config.max_message_bytes}: send smaller batches, or raise max.message.bytes"
+        )
+        raise TopicError(ErrorCode.MESSAGE_TOO_LARGE, text)
+    if config.is_compacted:
+        _check_keys(header, data)
+    if config.uses_append_time:
+        return
+    after_ms, before_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
+    if after_ms is not None and header.max_timestamp_ms > now_ms + after_ms:
+        time_ms, latest_ms = header.max_timestamp_ms, now_ms + after_ms
+        text = f"a record's time, {time_ms}, is more than {after_ms} ms ahead of the broker's clock"
+        raise _untimely(header, data, text, lambda each: each > latest_ms)
+    if before_ms is not None and 0 <= header.first_timestamp_ms < now_ms - before_ms:
+        time_ms, earliest_ms = header.first_timestamp_ms, now_ms - before_ms
+        text = f"a record's time, {time_ms}, is more than {before_ms} ms behind the broker's clock"
+        raise _untimely(header, data, text, lambda each: 0 <= each < earliest_ms)
+
+
+def _check_keys(header: RecordBatchHeader, data: Batch) -> None:
+    try:
+        keyless = keyless_records(
+            data, header, records_max=KEYED_RECORDS_MAX, bytes_max=KEYED_BYTES_MAX
+        )
+    except RecordBatchError as error:
+        raise TopicError(error.code, error.text) from error
+    if keyless:
+        text = (
+            f"{len(keyless)} records have no key, but the topic is compacted: give every record a "
+            "key"
+        )
+        records = [
+            RecordError(index, "the record has no key, but the topic is compacted")
+            for index in keyless[:RECORD_ERRORS_MAX]
+        ]
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, text, records)
+
+
+def _untimely(
+    header: RecordBatchHeader, data: Batch, text: str, is_wrong: Callable[[int], bool]
+) -> TopicError:
+    records: list[RecordError] = []
+    try:
+        for index, record in enumerate(_opened(header, data)):
+            if is_wrong(record.timestamp_ms) and len(records) < RECORD_ERRORS_MAX:
+                what = f"the record's time, {record.timestamp_ms}, is out of bounds"
+                records.append(RecordError(index, what))
+    except RecordBatchError:
+        records = []  # its records cannot be read: the batch is refused as a whole
+    return RecordsRefusedError(ErrorCode.INVALID_TIMESTAMP, text, records)
+
+
+def _opened(header: RecordBatchHeader, data: Batch) -> Iterator[Record]:
+    if header.record_count > KEYED_RECORDS_MAX:
+        return iter(())
+    return parse_records(data, bytes_max=KEYED_BYTES_MAX, with_headers=False)
