@@ -105,7 +105,7 @@ def _fetch(batch_bytes: int, us_wanted: float | None) -> Case:
         request = decode_fetch(header.api_version, frame[header.body_start :])
         topics = [
             FetchTopicResult(
-                topic.name or "",
+                str(topic.key),
                 bytes(16),
                 [
                     FetchPartitionResult(each.partition, 0, 9, 9, 0, None, batches)

@@ -74,19 +74,21 @@ class FetchPartition(NamedTuple):
     bytes_max: int
 
 
-class FetchTopic(NamedTuple):
-    """The part of a request for one topic; either `name` or `topic_id` is None."""
+TopicKey = str | bytes
+"""A topic's name, or from FETCH_TOPIC_ID_VERSION on its id."""
 
-    name: str | None
-    topic_id: bytes | None
+
+class FetchTopic(NamedTuple):
+    """The part of a request for one topic."""
+
+    key: TopicKey
     partitions: list[FetchPartition]
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions of one topic to remove from a session; either `name` or `topic_id` is None."""
+    """Partitions of one topic to remove from a session."""
 
-    name: str | None
-    topic_id: bytes | None
+    key: TopicKey
     partitions: tuple[int, ...]
 
 
@@ -193,7 +195,7 @@ def _read_topic(
     version: int, layout: struct.Struct, data: memoryview, position: int
 ) -> tuple[FetchTopic, int]:
     flexible = version >= _FLEXIBLE_FROM
-    name, topic_id, position = _read_topic_key(version, data, position)
+    key, position = _read_topic_key(version, data, position)
     count, position = read_count(data, position, layout.size, is_flexible=flexible)
     if flexible:
         partitions, position = _read_tagged_partitions(data, position, count)
@@ -203,7 +205,7 @@ def _read_topic(
         partitions, position = [_partition_of(version, row) for row in rows], end
     if flexible:
         position = skip_tags(data, position)
-    return FetchTopic(name, topic_id, partitions), position
+    return FetchTopic(key, partitions), position
 
 
 def _read_tagged_partitions(
@@ -230,25 +232,21 @@ def _partition_of(version: int, fields: tuple[int, ...]) -> FetchPartition:
     return FetchPartition(partition, NO_EPOCH, offset, NO_EPOCH, log_start, bytes_max)
 
 
-def _read_topic_key(
-    version: int, data: memoryview, position: int
-) -> tuple[str | None, bytes | None, int]:
+def _read_topic_key(version: int, data: memoryview, position: int) -> tuple[TopicKey, int]:
     if version >= FETCH_TOPIC_ID_VERSION:
-        topic_id, position = read_uuid(data, position)
-        return None, topic_id, position
-    name, position = read_text(data, position, is_flexible=version >= _FLEXIBLE_FROM)
-    return name, None, position
+        return read_uuid(data, position)
+    return read_text(data, position, is_flexible=version >= _FLEXIBLE_FROM)
 
 
 def _read_forgotten(version: int, data: memoryview, position: int) -> tuple[ForgottenTopic, int]:
     flexible = version >= _FLEXIBLE_FROM
-    name, topic_id, position = _read_topic_key(version, data, position)
+    key, position = _read_topic_key(version, data, position)
     count, position = read_count(data, position, INT32.size, is_flexible=flexible)
     partitions = struct.unpack_from(f">{count}i", data, position)
     position += INT32.size * count
     if flexible:
         position = skip_tags(data, position)
-    return ForgottenTopic(name, topic_id, partitions), position
+    return ForgottenTopic(key, partitions), position
 
 
 _RESPONSE_4 = struct.Struct(">i")

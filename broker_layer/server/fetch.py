@@ -33,6 +33,7 @@ from broker_layer.server.fetch_sessions import (
     FetchPlan,
     FetchPosition,
     FetchSessions,
+    SessionPartition,
 )
 from broker_layer.server.ports import ClusterNames, PartitionLog, PartitionLogs
 from broker_layer.server.service_tools import (
@@ -551,15 +552,12 @@ def _is_enough(total: int, reads: list[PartitionRead], bytes_min: int, bounds: R
 
 def _positions(request: FetchRequest) -> Iterator[FetchPosition]:
     for topic in request.topics:
-        key = topic.name if topic.topic_id is None else topic.topic_id
-        assert key is not None, "a topic has a name or an id"
+        key = topic.key
         for index, leader_epoch, offset, last_epoch, _, bytes_max in topic.partitions:
             yield FetchPosition(key, index, offset, max(bytes_max, 0), leader_epoch, last_epoch)
 
 
-def _forgotten(request: FetchRequest) -> Iterator[tuple[str | bytes, int]]:
+def _forgotten(request: FetchRequest) -> Iterator[SessionPartition]:
     for topic in request.forgotten:
-        key = topic.name if topic.topic_id is None else topic.topic_id
-        assert key is not None, "a topic has a name or an id"
         for partition in topic.partitions:
-            yield key, partition
+            yield topic.key, partition

@@ -17,6 +17,7 @@ from random import Random
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.fetch_codec import TopicKey
 from broker_layer.kafka.primitives import ELEMENTS_MAX
 from metadata.topics.topic import NAME_CHARACTERS_MAX
 from quire.identity.shares import Shares
@@ -35,8 +36,6 @@ request named them.
 HOLDER_SHARE: Final = 2
 """One holder has at most one of so many parts of the sessions, and of their partitions."""
 
-TopicKey = str | bytes
-"""A topic's name, or from version 13 of Fetch on its id."""
 SessionPartition = tuple[TopicKey, int]
 
 

@@ -12,7 +12,7 @@ Source: KIP-79, KIP-98, KIP-107, KIP-320, KIP-405 (timestamps -4 and -5), KIP-66
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -63,6 +63,7 @@ behind it on its connection wait too."""
 Asked = TypeVar("Asked")
 Row = TypeVar("Row")
 
+_AskedTopic = ListOffsetsRequest.ListOffsetsTopic | DeleteRecordsRequest.DeleteRecordsTopic
 _AskedTime = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 _AskedEpoch = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
 _AskedDeletion = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
@@ -91,11 +92,7 @@ class OffsetService:
     async def list_offsets(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer ListOffsets."""
         assert isinstance(request, ListOffsetsRequest)
-        await self._wait_for_logs(
-            (topic.name, each.partition_index)
-            for topic in request.topics
-            for each in topic.partitions
-        )
+        await self._wait_for_logs(request.topics)
         rows = await _by_topic(
             [(topic.name, topic.partitions) for topic in request.topics],
             partial(self._find, request.isolation_level, context.api_version),
@@ -118,14 +115,7 @@ class OffsetService:
         assert isinstance(request, DeleteRecordsRequest)
         timeout_s = timeout_of(request.timeout_ms, DELETE_TIMEOUT_S_MAX)
         deadline_s = asyncio.get_running_loop().time() + timeout_s
-        await self._wait_for_logs(
-            (
-                (topic.name, each.partition_index)
-                for topic in request.topics
-                for each in topic.partitions
-            ),
-            min(timeout_s, OPENING_WAIT_S_MAX),
-        )
+        await self._wait_for_logs(request.topics, min(timeout_s, OPENING_WAIT_S_MAX))
         asked = [(topic.name, topic.partitions) for topic in request.topics]
         answer = partial(self._delete, deadline_s)
         rows = await _by_topic(asked, answer, at_once_max=DELETIONS_AT_ONCE_MAX)
@@ -146,10 +136,16 @@ class OffsetService:
         return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
     async def _wait_for_logs(
-        self, partitions: Iterable[tuple[str, int]], wait_s: float = OPENING_WAIT_S_MAX
+        self,
+        topics: Sequence[_AskedTopic],
+        wait_s: float = OPENING_WAIT_S_MAX,
     ) -> None:
         """Wait until none of these logs is being taken over, for at most `wait_s`."""
-        openings = [self._logs.opening(topic, partition) for topic, partition in partitions]
+        openings = [
+            self._logs.opening(topic.name, each.partition_index)
+            for topic in topics
+            for each in topic.partitions
+        ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 for event in openings:

@@ -29,7 +29,7 @@ def test_the_broker_reads_the_request() -> None:
     assert (request.max_wait_ms, request.session_epoch) == (50, -1)
     ((topic),) = request.topics
     (partition,) = topic.partitions
-    assert (topic.name, partition.partition, partition.fetch_offset) == ("t", 3, 7)
+    assert (topic.key, partition.partition, partition.fetch_offset) == ("t", 3, 7)
     assert partition.bytes_max == 1_000
 
 
