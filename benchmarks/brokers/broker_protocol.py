@@ -26,6 +26,7 @@ from benchmarks.processes import usage_of
 from benchmarks.runner import Bench, run, run_loop
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.primitives import NO_TAGS
 from broker_layer.kafka.record_batch import RecordBatchHeader, place
 from broker_layer.kafka.versions import ApiKey
@@ -36,7 +37,6 @@ from broker_layer.log.topic_log import LogReadResult
 from broker_layer.security.authorizer import Authorizer, AuthorizerConfig
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.connections import BrokerServer
-from broker_layer.server.exchange import Buffer
 from broker_layer.server.listeners import ListenerAddress
 from broker_layer.server.server_limits import BrokerLimits
 from broker_layer.transactions.values import Claim, TopicPartition

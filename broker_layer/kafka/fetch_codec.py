@@ -18,6 +18,8 @@ from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.primitives import (
     ELEMENTS_MAX,
     INT32,
+    NO_EPOCH,
+    NO_OFFSET,
     NO_TAGS,
     NODE_ENDPOINTS_TAG,
     UUID_BYTES,
@@ -37,8 +39,6 @@ from broker_layer.kafka.primitives import (
 )
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION, SERVED, ApiKey
 
-NO_OFFSET: Final = -1
-NO_EPOCH: Final = -1
 CONSUMER_REPLICA_ID: Final = -1
 CURRENT_LEADER_TAG: Final = 1
 READ_COMMITTED: Final = 1

@@ -21,6 +21,8 @@ from broker_layer.kafka.errors import KafkaFrameError
 
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 UUID_BYTES: Final = 16
 NULL_UUID: Final = bytes(UUID_BYTES)
 VARINT_BYTES_MAX: Final = 5

@@ -19,6 +19,7 @@ from broker_layer.kafka.primitives import (
     DAMAGED,
     ELEMENTS_MAX,
     INT32,
+    NO_OFFSET,
     NO_TAGS,
     NODE_ENDPOINTS_TAG,
     VARINT_MORE,
@@ -37,10 +38,9 @@ from broker_layer.kafka.primitives import (
     too_many_elements,
     varint,
 )
+from broker_layer.kafka.record_batch import NO_TIMESTAMP
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN, SERVED, ApiKey
 
-NO_OFFSET: Final = -1
-NO_TIMESTAMP: Final = -1
 CURRENT_LEADER_TAG: Final = 0
 
 _APPEND_TIME_FROM: Final = 2

@@ -25,6 +25,7 @@ from typing import Final
 from broker_layer.errors import RecordsRefusedError, TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError, RecordError
+from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.record_batch import (
     NO_TIMESTAMP,
     Record,
@@ -69,7 +70,6 @@ KEYED_RECORDS_MAX: Final = 50_000
 take about 0.1 s."""
 RECORD_ERRORS_MAX: Final = 1_000
 """Maximum number of refused records that an answer names for one batch."""
-Batch = bytes | bytearray | memoryview
 
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class LogAppender:
     def append(
         self,
         header: RecordBatchHeader,
-        data: Batch,
+        data: Buffer,
         *,
         coordinator_epoch: int | None = None,
         may_open: MayOpen = never_opens,
@@ -170,7 +170,7 @@ class LogAppender:
         self,
         ledger: OpenLedger,
         header: RecordBatchHeader,
-        data: Batch,
+        data: Buffer,
         coordinator_epoch: int | None,
         may_open: MayOpen,
     ) -> asyncio.Future[Appended]:
@@ -374,7 +374,7 @@ class LogAppender:
         return self.failure
 
 
-def check_limits(config: LogConfig, header: RecordBatchHeader, data: Batch, now_ms: int) -> None:
+def check_limits(config: LogConfig, header: RecordBatchHeader, data: Buffer, now_ms: int) -> None:
     """Raise TopicError if a topic with these settings does not accept the size, keys or times of a
     batch.
 
@@ -404,7 +404,7 @@ def check_limits(config: LogConfig, header: RecordBatchHeader, data: Batch, now_
         raise _untimely(header, data, text, lambda each: 0 <= each < earliest_ms)
 
 
-def _check_keys(header: RecordBatchHeader, data: Batch) -> None:
+def _check_keys(header: RecordBatchHeader, data: Buffer) -> None:
     try:
         keyless = keyless_records(
             data, header, records_max=KEYED_RECORDS_MAX, bytes_max=KEYED_BYTES_MAX
@@ -424,7 +424,7 @@ def _check_keys(header: RecordBatchHeader, data: Batch) -> None:
 
 
 def _untimely(
-    header: RecordBatchHeader, data: Batch, text: str, is_wrong: Callable[[int], bool]
+    header: RecordBatchHeader, data: Buffer, text: str, is_wrong: Callable[[int], bool]
 ) -> TopicError:
     records: list[RecordError] = []
     try:
@@ -437,7 +437,7 @@ def _untimely(
     return RecordsRefusedError(ErrorCode.INVALID_TIMESTAMP, text, records)
 
 
-def _opened(header: RecordBatchHeader, data: Batch) -> Iterator[Record]:
+def _opened(header: RecordBatchHeader, data: Buffer) -> Iterator[Record]:
     if header.record_count > KEYED_RECORDS_MAX:
         return iter(())
     return parse_records(data, bytes_max=KEYED_BYTES_MAX, with_headers=False)

@@ -35,7 +35,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.ledger_list import LeadCheck, LedgerList
 from broker_layer.log.ledger_roller import LedgerRoller, OpenLedger
 from broker_layer.log.log_services import DRAIN_S, LogServices
-from broker_layer.log.log_takeover import is_unreadable
+from broker_layer.log.log_takeover import READ_BYTES, is_unreadable
 from broker_layer.log.pending_batches import refuse
 from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.topic_configs import LogConfig
@@ -50,7 +50,6 @@ from metadata.topics.partition_store import PartitionKey
 SNAPSHOT: Final = b"S"
 SNAPSHOT_END: Final = b"E"
 CHANGE: Final = b"R"
-READ_BYTES: Final = 4 * 1024 * 1024
 WAITING_RECORDS_MAX: Final = 200_000
 """Maximum number of records that wait to be appended."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024

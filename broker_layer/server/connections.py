@@ -15,11 +15,11 @@ from typing import Final
 
 from bookie.wire.bodies import BodyPool
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
-from broker_layer.kafka.frames import RequestHeader, read_request_header
+from broker_layer.kafka.frames import Buffer, RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.access import FRAME_BYTES_MAX as LOGIN_FRAME_BYTES_MAX
 from broker_layer.server.access import ListenerAccess, Login
-from broker_layer.server.exchange import Buffer, Exchange
+from broker_layer.server.exchange import Exchange
 from broker_layer.server.frame_assembler import (
     BODY_BYTES_AT_FIRST,
     RECEIVE_BUFFER_BYTES,

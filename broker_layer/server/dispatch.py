@@ -13,6 +13,7 @@ from typing import Final
 
 from broker_layer.handlers import Handler
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.messages import (
     ApiMessage,
     ApiVersionsRequest,
@@ -27,7 +28,7 @@ from broker_layer.kafka.messages import (
     refuse_software_name,
 )
 from broker_layer.kafka.versions import ADVERTISED, BROKERS_ASK_FROM, ApiKey
-from broker_layer.server.exchange import Buffer, Exchange, RawHandler, RequestTasks
+from broker_layer.server.exchange import Exchange, RawHandler, RequestTasks
 from broker_layer.server.quotas import ClientQuotas
 from broker_layer.server.server_limits import BrokerCounters
 from broker_layer.turns import Turns
@@ -129,7 +130,7 @@ class Dispatcher:
         throttle_s = self._quotas.record_answer(exchange, response)
         if throttle_s and not isinstance(response, bytes):
             note_throttle(response, throttle_s)
-        body: list[Buffer] = []
+        body = list[Buffer]()
         if isinstance(response, bytes):
             body.append(response)
         else:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from broker_layer.handlers import RequestContext
 from broker_layer.kafka.errors import KafkaFrameError
-from broker_layer.kafka.frames import RequestHeader, response_frame
+from broker_layer.kafka.frames import Buffer, RequestHeader, response_frame
 from broker_layer.server.server_limits import BrokerCounters
 from metadata.cancelling import cancel_and_wait
 from quire.identity.fair_queue import QueueFullError
@@ -24,7 +24,6 @@ GRAIN_S: Final = 0.01
 NO_TIMEOUT_S: Final = 30.0
 """Timeout of a request whose client gives none (0 or less), in seconds. Such a client wants the
 result of the change, and Kafka's leader alone has it at once; here it takes a write to others."""
-Buffer = bytes | bytearray | memoryview
 
 
 class Requester(Protocol):

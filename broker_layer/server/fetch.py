@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -23,11 +22,12 @@ from broker_layer.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_response,
 )
-from broker_layer.kafka.primitives import NULL_UUID, CurrentLeader
+from broker_layer.kafka.frames import Buffer
+from broker_layer.kafka.primitives import NO_OFFSET, NULL_UUID, CurrentLeader
 from broker_layer.kafka.record_batch import read_header
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.security.rights import Rights
-from broker_layer.server.exchange import Buffer, Exchange
+from broker_layer.server.exchange import Exchange
 from broker_layer.server.fetch_sessions import (
     FetchOwner,
     FetchPlan,
@@ -45,8 +45,6 @@ from broker_layer.server.service_tools import (
 from broker_layer.turns import Turns, slices
 from metadata.security.acls import Operation, ResourceType
 from quire.tracing import spans as tracing
-
-NO_OFFSET: Final = -1
 
 
 @dataclass(slots=True)

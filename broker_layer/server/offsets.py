@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 from broker_layer.errors import TopicError
 from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.fetch_codec import READ_COMMITTED
 from broker_layer.kafka.messages import (
     ApiMessage,
     DeleteRecordsRequest,
@@ -52,7 +53,6 @@ VERSIONS_MIN: Final = {
 NONE_FOUND: Final = (-1, -1, -1)
 """Timestamp, offset, leader epoch."""
 READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 DELETE_TIMEOUT_S_MAX: Final = 300.0
 DELETIONS_AT_ONCE_MAX: Final = 64
 """Maximum number of concurrent deletions of one DeleteRecords: each is a change in ZooKeeper."""

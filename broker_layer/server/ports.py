@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.record_batch import RecordBatchHeader
 from broker_layer.log.log_reader import RecordPosition
 from broker_layer.log.pending_batches import MayOpen, never_opens
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
-from broker_layer.server.exchange import Buffer
 from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from broker_layer.errors import RecordsRefusedError, TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError, RecordError
-from broker_layer.kafka.primitives import NodeEndpoint
+from broker_layer.kafka.primitives import NO_OFFSET, NodeEndpoint
 from broker_layer.kafka.produce_codec import (
     ProducePartitionResult,
     ProduceRequest,
@@ -29,6 +29,7 @@ from broker_layer.kafka.produce_codec import (
     encode_produce_response,
 )
 from broker_layer.kafka.record_batch import (
+    NO_TIMESTAMP,
     Compression,
     RecordBatchHeader,
     check_batch,
@@ -51,9 +52,6 @@ from quire.tracing import spans as tracing
 
 ZSTD_VERSION_MIN: Final = 7
 """The first version of Produce that allows zstd."""
-NO_OFFSET: Final = -1
-NO_TIMESTAMP: Final = -1
-"""The append time in the answer if the topic does not use append times."""
 TEXT_CHARACTERS_MAX: Final = 1_000
 """Maximum length of the text of one partition's error. It may name the topic, whose name in the
 request has any length, and a request may have 10,000 partitions."""

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError
+from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
-from broker_layer.server.exchange import Buffer
 from broker_layer.server.ports import PartitionLog, PartitionLogs, ProduceVerifier
 from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation

@@ -12,7 +12,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.primitives import CurrentLeader, NodeEndpoint
+from broker_layer.kafka.primitives import NO_EPOCH, CurrentLeader, NodeEndpoint
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.rights import Rights
 from broker_layer.server.exchange import Deadlines, Exchange, RequestTasks
@@ -24,7 +24,6 @@ from quire.server.server_log import ServerLog
 from quire.tracing.spans import AttributeValue, SpanKind, record
 
 HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-NO_EPOCH: Final = -1
 SYSTEM: Final = "messaging.system"
 OPERATION: Final = "messaging.operation.name"
 TOPIC: Final = "messaging.destination.name"

@@ -13,11 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
+from broker_layer.kafka.primitives import NO_EPOCH, NO_OFFSET
 from metadata.topics.partition import EpochStart
 
 EPOCHS_MAX: Final = 1_000
-NO_EPOCH: Final = -1
-NO_OFFSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.primitives import NO_OFFSET
 from broker_layer.kafka.record_batch import (
     MAGIC,
     ControlKind,
@@ -33,7 +34,6 @@ from broker_layer.log.state.producer_state import (
     Accept,
     BatchRefused,
     BatchVerdict,
-    Duplicate,
     ProducerStates,
 )
 from broker_layer.log.state.state_entry import (
@@ -41,7 +41,6 @@ from broker_layer.log.state.state_entry import (
     EntryPlace,
     OlderAborted,
     StateEntry,
-    StateEntryError,
     is_state_entry,
 )
 from broker_layer.log.state.transaction_index import (
@@ -51,18 +50,6 @@ from broker_layer.log.state.transaction_index import (
 )
 from metadata.ids import EntryId, LedgerId
 
-__all__ = [
-    "Accept",
-    "ActiveProducer",
-    "BatchRefused",
-    "BatchVerdict",
-    "Control",
-    "Duplicate",
-    "PartitionState",
-    "StateEntryError",
-    "is_state_entry",
-]
-
 STATE_ENTRY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of batches after the newest state entry at which another one is due."""
 STATE_ENTRY_BATCHES_MAX: Final = 20_000
@@ -70,7 +57,6 @@ STATE_ENTRY_BATCHES_MAX: Final = 20_000
 bytes of the newest state entry."""
 STATE_ENTRY_SHARE: Final = 16
 
-NO_OFFSET: Final = -1
 Control = tuple[ControlKind, int]
 """The outcome of a transaction, and the epoch of the coordinator that decided it."""
 

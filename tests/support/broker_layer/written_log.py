@@ -13,7 +13,8 @@ from broker_layer.kafka.record_batch import (
     read_control,
     read_header,
 )
-from broker_layer.log.state.partition_state import Accept, BatchRefused, PartitionState
+from broker_layer.log.state.partition_state import PartitionState
+from broker_layer.log.state.producer_state import Accept, BatchRefused
 from metadata.ids import EntryId, LedgerId
 
 NOW = 1_700_000_000_000

@@ -11,16 +11,14 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch, read_header
 from broker_layer.log.state import partition_state
 from broker_layer.log.state.epoch_table import EpochTable
-from broker_layer.log.state.partition_state import (
-    ActiveProducer,
-    BatchRefused,
-    Duplicate,
-    PartitionState,
+from broker_layer.log.state.partition_state import ActiveProducer, PartitionState
+from broker_layer.log.state.producer_state import ACCEPT, BatchRefused, Duplicate
+from broker_layer.log.state.state_entry import (
+    EntryPlace,
+    StateEntry,
     StateEntryError,
     is_state_entry,
 )
-from broker_layer.log.state.producer_state import ACCEPT
-from broker_layer.log.state.state_entry import EntryPlace, StateEntry
 from broker_layer.log.state.transaction_index import AbortedTransaction
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import EpochStart
