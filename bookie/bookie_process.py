@@ -21,8 +21,13 @@ from typing import Final
 from bookie.config import StorageConfig
 from bookie.errors import BookieError, DiskFailedError
 from bookie.files.disk import Disk, remove_mark
-from bookie.identity.anchors import AnchorWatch
-from bookie.identity.identity import LIMBO_NAME, Identity, keep_limbo_reason, prove_identity
+from bookie.identity.identity import (
+    LIMBO_NAME,
+    AnchorWatch,
+    Identity,
+    keep_limbo_reason,
+    prove_identity,
+)
 from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.original import OriginalCheck, registration_wait_s
 from bookie.identity.own_lifecycle import OperatorSwitch, OwnLifecycle
@@ -40,7 +45,7 @@ from bookie.server.registration import Registration, describe, report_conditions
 from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.disk_health import DiskHealth, RunningOperations, watched
+from bookie.storage.disk_watch import DiskHealth, RunningOperations, watched
 from bookie.storage.horizon import standing_reader
 from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN

@@ -30,7 +30,7 @@ from bookie.identity.identity import format_directories
 from bookie.log.reserve import check_room
 from bookie.log.segments import OPEN_FILES_MAX
 from bookie.options import BookieOptions
-from bookie.storage.disk_health import HangGuard
+from bookie.storage.disk_watch import HangGuard
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.registry.location import with_host_name

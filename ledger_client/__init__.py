@@ -6,9 +6,8 @@ load the protocols.
 
 - `client`: the client as users hold it.
 - `client_session`: its start, open handles and end.
-- `client_services`: what all handles of one client share.
-- `ledger_calls`: create, find, recover and delete ledgers.
-- `ledger_lists`: lists of ledgers.
+- `client_services`: what all handles of one client share, such as who it is to bookies.
+- `ledger_calls`: create, find, list, recover and delete ledgers.
 - `replication`: ways to replicate, `Quorum`.
 - `config`: limits and delays, `ClientConfig`.
 - `batches`: entries as users get them.
@@ -17,22 +16,22 @@ load the protocols.
 - `errors`: failures of a call, one class per fact.
 - `own_packages`: check that other modules do not hide packages of Quire.
 - `metadata_failures`: failures of the metadata service, translated.
-- `own_principal`: who this client is, as bookies say it.
 - `observability`: events and counters.
 - `digest`: keys and digests of a ledger.
 - `encryption/`: encryption of payloads.
-- `handle`: what clients, writers, readers and chains have in common.
-- `own_loop`: refusal of handles in another event loop, thread or process.
+- `handle`: what clients, writers, readers and chains have in common; refusal of handles in another
+  event loop, thread or process.
 - `tasks`: work in the background, and calls for the next loop iteration.
 - `cluster_access`: metadata and registrations, for commands.
 - `sync`: the client without `async`.
+- `sync_handles`: its writer and reader.
+- `sync_loop`: its event loop, in one background thread.
 - `protocol/`: decisions, pure.
 - `writing/`: shell of the writer.
 - `reading/`: shells of readers.
 - `recovery/`: shell of recovery.
 - `copying`: copies of stored entries to one more bookie, or to a member that lost them.
 - `bookies/`: connections and placement.
-- `blocking/`: blocking handles.
 """
 
 from importlib import import_module
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from ledger_client.chains import Chain, ChainInfo
     from ledger_client.client import LedgerClient
     from ledger_client.config import ClientConfig
-    from ledger_client.encryption.key_file import read_key_file
-    from ledger_client.encryption.keys import AS_STORED, Encryption, StoredPayloads
+    from ledger_client.encryption.keys import AS_STORED, Encryption, StoredPayloads, read_key_file
     from ledger_client.errors import (
         BackpressureError,
         ChainExistsError,
@@ -207,8 +205,12 @@ _MODULES: Final = {
     "ledger_client.chains": ("Chain", "ChainInfo"),
     "ledger_client.client": ("LedgerClient",),
     "ledger_client.config": ("ClientConfig",),
-    "ledger_client.encryption.key_file": ("read_key_file",),
-    "ledger_client.encryption.keys": ("AS_STORED", "Encryption", "StoredPayloads"),
+    "ledger_client.encryption.keys": (
+        "AS_STORED",
+        "Encryption",
+        "StoredPayloads",
+        "read_key_file",
+    ),
     "ledger_client.errors": (
         "BackpressureError",
         "ChainExistsError",

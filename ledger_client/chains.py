@@ -24,13 +24,11 @@ from ledger_client.errors import (
     LedgerNotFoundError,
     MetadataConflictError,
 )
-from ledger_client.handle import Handle
+from ledger_client.handle import Handle, LoopGuard, in_own_loop
 from ledger_client.info import LedgerInfo
-from ledger_client.ledger_calls import LedgerCalls
-from ledger_client.ledger_lists import LedgerLists
+from ledger_client.ledger_calls import LedgerCalls, LedgerLists
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import Observer
-from ledger_client.own_loop import LoopGuard, in_own_loop
 from metadata.errors import RestoreUnacceptedError
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import (

@@ -23,13 +23,11 @@ from ledger_client.client_services import ClientSettings
 from ledger_client.client_session import ClientSession
 from ledger_client.config import ClientConfig
 from ledger_client.encryption.keys import Encryption, StoredPayloads
-from ledger_client.handle import AwaitableHandle, Handle
+from ledger_client.handle import AwaitableHandle, Handle, LoopGuard, in_own_loop
 from ledger_client.info import LedgerInfo
-from ledger_client.ledger_calls import LedgerCalls, NewLedger
-from ledger_client.ledger_lists import LedgerLists
+from ledger_client.ledger_calls import LedgerCalls, LedgerLists, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import ClientStats, EventCallback
-from ledger_client.own_loop import LoopGuard, in_own_loop
 from ledger_client.reading.many_ledgers import LedgerRange, RangePart, read_ranges
 from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum

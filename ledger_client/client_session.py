@@ -24,10 +24,10 @@ from ledger_client.encryption.keys import (
     sealer_to_write,
 )
 from ledger_client.errors import ClientClosedError, LedgerError, LedgerFencedError
+from ledger_client.handle import LoopGuard
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import ClientStats, EnsembleChanged, LedgerFenced, Observer
-from ledger_client.own_loop import LoopGuard
 from ledger_client.reading.reader import LedgerReader
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import LedgerId

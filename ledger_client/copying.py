@@ -32,15 +32,17 @@ from ledger_client.errors import (
 )
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol.copy import (
+    CopyPiece,
     CopyPlan,
     CopyRefused,
     CopyState,
     IncomingMark,
+    copy_error,
     is_mark_unbroken,
+    length_in_batch,
     plan_copy,
+    refusal_error,
 )
-from ledger_client.protocol.copy_events import copy_error, length_in_batch, refusal_error
-from ledger_client.protocol.copy_piece import CopyPiece
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.range_reader import RangeReader, find_length_before
 from ledger_client.reading.verified_entries import verify_entries

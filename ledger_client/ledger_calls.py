@@ -1,13 +1,13 @@
-"""Operations of a client on complete ledgers: create, find, recover, delete.
+"""Operations of a client on complete ledgers: create, find, list, recover, delete.
 
-Leaves the resulting handles to `ledger_client.client_session`, lists to `ledger_lists`, and the
-rules of recovery to `recoverer`.
+Leaves the resulting handles to `ledger_client.client_session`, and the rules of recovery to
+`recoverer`.
 
 Source: api design, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import islice
@@ -32,9 +32,9 @@ from ledger_client.errors import (
 )
 from ledger_client.info import LedgerInfo
 from ledger_client.metadata_failures import metadata_call, translate
-from ledger_client.observability import LedgerRecovered
+from ledger_client.observability import LedgerRecovered, LedgerUnreadable
 from ledger_client.replication import Quorum
-from metadata.errors import MetadataError, NodeExistsError, NodeNotFoundError
+from metadata.errors import MetadataError, MetadataFormatError, NodeExistsError, NodeNotFoundError
 from metadata.ids import UPDATE_TOKEN_BYTES, EntryId, LedgerId, UpdateToken, Version, is_ledger_id
 from metadata.ledgers.ledger_metadata import (
     DigestType,
@@ -369,3 +369,69 @@ def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookies
         ledger_id=ledger_id,
         outcome="not_written",
     )
+
+
+INFO_READS_AT_ONCE: Final = 256
+
+
+class LedgerLists:
+    """Lists of the ledgers of a cluster; stateless.
+
+    Invariants: a list is read in steps, so it holds few ledgers in memory; a ledger whose record
+    this release cannot read ends no list: it is left out, and an event names it. A named ledger is
+    reported missing only after a fresh read: a server that lags may not have it yet.
+    """
+
+    def __init__(self, services: ClientServices) -> None:
+        self._services = services
+
+    async def all(self, start: LedgerId, timeout_s: float) -> AsyncIterator[list[LedgerInfo]]:
+        """Stream every ledger from `start` on, in order of ids, in lists, without those whose
+        records cannot be read; `timeout_s` limits each step. Raises MetadataUnavailableError.
+        """
+        address = self._services.store.address
+        ids = self._services.ledgers.list_ledger_ids(start)
+        is_last = False
+        while not is_last:
+            chunk: list[LedgerId] = []
+            async with metadata_call("listing ledgers", address, timeout_s):
+                while len(chunk) < INFO_READS_AT_ONCE and not is_last:
+                    ledger_id = await anext(ids, None)
+                    if ledger_id is None:
+                        is_last = True
+                    else:
+                        chunk.append(ledger_id)
+                infos = await asyncio.gather(*[self._readable(each) for each in chunk])
+            yield [info for info in infos if info is not None]
+
+    async def named(
+        self, ledger_ids: Sequence[LedgerId], timeout_s: float
+    ) -> AsyncIterator[list[LedgerInfo | None]]:
+        """Stream these ledgers in the given order, in lists, with None for one that does not exist;
+        `timeout_s` limits each step. Raises MetadataConflictError for a record that cannot be read,
+        MetadataUnavailableError.
+        """
+        address = self._services.store.address
+        for start in range(0, len(ledger_ids), INFO_READS_AT_ONCE):
+            chunk = ledger_ids[start : start + INFO_READS_AT_ONCE]
+            async with metadata_call("reading ledgers", address, timeout_s):
+                infos = await asyncio.gather(*[self._found(each) for each in chunk])
+            yield infos
+
+    async def _found(self, ledger_id: LedgerId) -> LedgerInfo | None:
+        """Return a ledger; None only if a fresh read does not find it either."""
+        return await self._info(ledger_id) or await self._info(ledger_id, fresh=True)
+
+    async def _readable(self, ledger_id: LedgerId) -> LedgerInfo | None:
+        try:
+            return await self._info(ledger_id)
+        except MetadataFormatError as error:
+            self._services.observer.emit(LedgerUnreadable(ledger_id, error.why))
+            return None
+
+    async def _info(self, ledger_id: LedgerId, *, fresh: bool = False) -> LedgerInfo | None:
+        try:
+            metadata, _ = await self._services.ledgers.get(ledger_id, fresh=fresh)
+        except NodeNotFoundError:  # deleted since it was listed
+            return None
+        return LedgerInfo.of(metadata)

@@ -2,7 +2,7 @@
 
 - `disk`: interfaces of a disk, the only door to files, and of the index's store; small files.
 - `disk_real`: disk over a real directory, with a thread for each kind of work.
-- `disk_calls`: system calls, with a substitute where a system lacks one; identities of files.
-- `disk_threads`: blocking calls on separate threads, with results on the event loop.
+- `disk_calls`: system calls, with a substitute where a system lacks one; threads; identities of
+  files.
 - `index_lmdb`: the index's store over LMDB, with a thread for updates and one for look-ups.
 """

@@ -1,8 +1,8 @@
-"""System calls of a real disk, with replacements for calls that a system does not have, and the
-identity of a file and of a held lock, as the system reports them.
+"""System calls of a real disk, with replacements for calls that a system does not have; threads
+that make them; and the identity of a file and of a held lock, as the system reports them.
 
-Leaves threads and the order of calls to `bookie.files.disk_real`, and the consequences of an
-identity to `bookie.identity.identity`.
+Leaves the order of calls to `bookie.files.disk_real`, and the consequences of an identity to
+`bookie.identity.identity`.
 
 Format: a file's identity is `<inode>@<birth time, ns>`, or `<inode>` where the file system or the
 system keeps no birth time. A lock's identity is `<boot id>:<device>:<inode>`, or empty where the
@@ -13,20 +13,24 @@ F_FULLFSYNC); every OSError is raised as a BookieError. Copying a file gives it 
 restart of the machine does not. A device number may change at a restart of the machine, so it
 appears only together with the boot id.
 
-Source: reliability design, D7-D9; protocol rule 2.6; statx(2), proc(5), stat(2) of macOS.
+Source: reliability design, D7-D9; storage design, "Threads"; protocol rule 2.6; statx(2), proc(5),
+stat(2) of macOS.
 """
 
+import asyncio
 import contextlib
 import ctypes
 import errno
 import fcntl
 import os
+import queue
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from bookie.errors import (
     BookieError,
@@ -269,3 +273,87 @@ def _boot_id_macos() -> str:
     if call(BOOT_ID_MACOS, buffer, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
         return ""
     return buffer.value.decode("ascii", errors="replace")
+
+
+Result = TypeVar("Result")
+
+JOIN_S_MAX: Final = 30.0
+
+
+class Threads:
+    """Daemon threads that share one queue of calls. With one thread, calls run one after another in
+    the order in which they were queued.
+    """
+
+    def __init__(self, name: str, count: int = 1) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, call: Callable[..., Result], *arguments: Any) -> "asyncio.Future[Result]":
+        """Queue a call; the future receives its result or exception."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self._jobs.put((call, arguments, future))
+        return future
+
+    async def obtain(
+        self,
+        call: Callable[..., Result],
+        *arguments: Any,
+        give_up: Callable[[Result], object] | None,
+    ) -> Result:
+        """Run a call for its result. If the caller is cancelled, `give_up` takes the result of the
+        call, which runs to its end: what the call opened does not stay open. Needs one thread.
+        """
+        results: list[Result] = []
+
+        def keep() -> Result:
+            results.append(call(*arguments))
+            return results[0]
+
+        try:
+            return await self.run(keep)
+        except asyncio.CancelledError:
+            if give_up is not None:
+                self.run(lambda: [give_up(result) for result in results])
+            raise
+
+    def close(self) -> None:
+        """Stop the threads after every queued call has run."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(JOIN_S_MAX)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            call, arguments, future = job
+            try:
+                result = call(*arguments)
+            except BaseException as error:  # noqa: BLE001 - raised again by the future
+                self._answer(_fail, future, error)
+            else:
+                self._answer(_succeed, future, result)
+            del job, call, arguments, future
+
+    def _answer(self, *call: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits for the result
+            self._loop.call_soon_threadsafe(*call)
+
+
+_Job = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
+
+
+def _succeed(future: "asyncio.Future[Any]", result: object) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)

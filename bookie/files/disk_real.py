@@ -29,7 +29,7 @@ from bookie.errors import (
 )
 from bookie.files import disk_calls
 from bookie.files.disk import Buffer, DiskSpace
-from bookie.files.disk_threads import Threads
+from bookie.files.disk_calls import Threads
 from bookie.files.index_lmdb import LmdbStore
 
 Result = TypeVar("Result")

@@ -45,7 +45,7 @@ from bookie.errors import (
 )
 from bookie.files import disk_calls
 from bookie.files.disk import StoreSizes, StoreTransaction
-from bookie.files.disk_threads import Threads
+from bookie.files.disk_calls import Threads
 
 Result = TypeVar("Result")
 

@@ -1,18 +1,24 @@
-"""Creation of a bookie's identity when its directories are formatted, and its proof at every start.
+"""Creation of a bookie's identity when its directories are formatted, its proof at every start, and
+the watch of the directories of a running bookie.
 
 Leaves the cookie's bytes and comparison to `bookie.identity.cookie`, the search for a running
 process of the same bookie to `bookie.identity.original`, and the comparison of the log's end to
 `bookie.storage.opening`.
 
+Format: an anchor is a file in each of a bookie's directories. Its identity reveals a copy, and its
+absence that a directory is gone. It holds one line of text, which is not read.
+
 Invariants: only empty directories get a bookie id, so an emptied disk is a new bookie; no data is
 read from a directory before its cookie is compared with the metadata service's; no file is written
 while another process is registered as this bookie, unless it is proved dead; the count of starts is
 written to the disks before it is written to the metadata service; the first start after a restore
-of the metadata service counts on from the disks.
+of the metadata service counts on from the disks. An anchor is never written again; a start makes
+one that is missing.
 
-Source: protocol rules 2.1, 2.2, 2.4, 2.6-2.8, 10.6.
+Source: protocol rules 2.1, 2.2, 2.4, 2.6-2.9, 10.6.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +30,7 @@ from bookie.errors import (
     CookieMismatchError,
     CookieMissingError,
     Difference,
+    DirectoryLostError,
     DiskFullError,
 )
 from bookie.files.disk import (
@@ -36,7 +43,7 @@ from bookie.files.disk import (
     write_mark,
     write_small,
 )
-from bookie.identity.anchors import are_same_files, make_anchors, read_anchors
+from bookie.files.disk_calls import is_same_file
 from bookie.identity.cookie import (
     COOKIE_NAME,
     DIRECTORIES,
@@ -60,6 +67,69 @@ from metadata.registry.cookies import CookieRecord, CookieStore
 from metadata.registry.positions import PositionStore, StoredPosition
 from metadata.store.interface import MetadataStore
 
+ANCHOR_NAME: Final = "anchor"
+_CONTENT: Final = b"quire-anchor 1\n"
+_MISSING: Final = ""
+CHECK_INTERVAL_S: Final = 5.0
+
+
+async def read_anchors(disk: Disk) -> tuple[str, ...]:
+    """Return the identity of each directory's anchor; an empty text for a missing one."""
+    return tuple([await _identity_in(disk, directory) for directory in DIRECTORIES])
+
+
+async def make_anchors(disk: Disk) -> tuple[str, ...]:
+    """Create the missing anchors, durably; return the identity of each."""
+    for directory in DIRECTORIES:
+        if ANCHOR_NAME not in await disk.list_names(directory):
+            await write_small(disk, directory, ANCHOR_NAME, _CONTENT)
+    return await read_anchors(disk)
+
+
+def are_same_files(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two lists of identities are of the same files."""
+    return len(one) == len(other) and all(
+        _MISSING not in (a, b) and is_same_file(a, b) for a, b in zip(one, other, strict=True)
+    )
+
+
+async def _identity_in(disk: Disk, directory: str) -> str:
+    try:
+        return await disk.file_identity(f"{directory}/{ANCHOR_NAME}")
+    except FileNotFoundError:
+        return _MISSING
+
+
+class AnchorWatch:
+    """Watch of a running bookie's anchors: its directories may be removed, replaced or unmounted.
+
+    Invariant: at most CHECK_INTERVAL_S after an anchor is gone, and the time of one check, the
+    bookie answers nothing any more. Without the watch it would serve from files that have no name,
+    which are gone when it ends, and confirm entries in them.
+    """
+
+    def __init__(
+        self, disk: Disk, files: Sequence[str], on_lost: Callable[[DirectoryLostError], None]
+    ) -> None:
+        """`files` are the anchors' identities at the start. `on_lost` is called once."""
+        self._disk = disk
+        self._files = files
+        self._on_lost = on_lost
+
+    async def run(self) -> None:
+        """Check until an anchor is gone. Raises DiskFailedError."""
+        while True:
+            found = await read_anchors(self._disk)
+            if not are_same_files(self._files, found):
+                self._on_lost(DirectoryLostError(self._changed(found)))
+                return
+            await asyncio.sleep(CHECK_INTERVAL_S)
+
+    def _changed(self, found: Sequence[str]) -> list[str]:
+        pairs = zip(DIRECTORIES, self._files, found, strict=True)
+        return [name for name, one, other in pairs if not are_same_files([one], [other])]
+
+
 ID_RANDOM_BYTES: Final = 6
 LIMBO_NAME: Final = "limbo"
 """Mark with the reason of a limbo that the storage has not stored yet."""
@@ -73,7 +143,6 @@ _STALE: Final = "a directory is an old copy: it was made before the bookie last 
 _COPIED: Final = (
     "these files are a copy, and the bookie from which they were copied did not stop cleanly"
 )
-
 _FORMAT_COMMAND: Final = "quire bookie format"
 _NEW_BOOKIE: Final = (
     "Put the right disks back; or, if this data is lost, give the bookie empty directories and run "

@@ -4,7 +4,6 @@
 - `records`: bytes of records; pure.
 - `segments`: segment files, and files open for reading.
 - `reserve`: file of written bytes that is removed when the disk is full; a trial write.
-- `replay`: bytes of segments into records; a torn tail or corruption.
+- `replay`: bytes of segments into records; a torn tail or corruption; list of adds records.
 - `recovery_scan`: what the log contains after the mark at a start, made durable.
-- `listing`: adds records of a segment, from its footer or by walking it.
 """

@@ -5,9 +5,9 @@
 - `client_logins`: logins of clients: what all connections share.
 - `greeting`: one client from its hello to the end of its login.
 - `client_quotas`: bytes that clients append and read in a second.
-- `request_runner`: requests of one connection that wait, a limited number and size at a time.
+- `request_runner`: requests of one connection that wait, a limited number and size at a time;
+  frames of answers.
 - `ledger_requests`: reads, fences, LACs, lists of ranges and long polls.
-- `server_answers`: frames of answers.
 - `attachments`: attached ledgers of one connection, with the rights of the client.
 - `server_context`: what all connections share.
 - `server_limits`: limits of the server, and its counters.

@@ -30,8 +30,13 @@ from bookie.server.attachments import NO_ROOM, Attachment, Attachments
 from bookie.server.client_quotas import ClientQuota
 from bookie.server.greeting import Door, Greeting, Guest
 from bookie.server.ledger_requests import AttachedRequest, AttachedRequests, operation_of
-from bookie.server.request_runner import RequestRunner
-from bookie.server.server_answers import BATCH_BYTES_MAX, acks_frame, refusal_frame, reply_frame
+from bookie.server.request_runner import (
+    BATCH_BYTES_MAX,
+    RequestRunner,
+    acks_frame,
+    refusal_frame,
+    reply_frame,
+)
 from bookie.server.server_context import ServerContext
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.codec import decode_request

@@ -19,8 +19,7 @@ from functools import partial
 
 from bookie.server.access import ANONYMOUS, Principal
 from bookie.server.client_logins import FRAME_BYTES_MAX, TOO_MANY
-from bookie.server.request_runner import RequestRunner
-from bookie.server.server_answers import refusal_frame, reply_frame
+from bookie.server.request_runner import RequestRunner, refusal_frame, reply_frame
 from bookie.server.server_context import ServerContext
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import (

@@ -19,8 +19,7 @@ from typing import assert_never
 from bookie.server.access import RIGHT_BITS, LedgerOperation, refusal_text
 from bookie.server.attachments import Attachment, Attachments
 from bookie.server.client_quotas import ClientQuota
-from bookie.server.request_runner import RequestRunner
-from bookie.server.server_answers import entries_frame, refusal_frame, reply_frame
+from bookie.server.request_runner import RequestRunner, entries_frame, refusal_frame, reply_frame
 from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.storage.answers import LedgerSnapshot, ReadResult

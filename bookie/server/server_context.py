@@ -22,7 +22,7 @@ from bookie.server.client_quotas import BookieQuotas
 from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView
-from bookie.wire.bodies import BodyPool
+from bookie.wire.frames import BodyPool
 from bookie.wire.messages import (
     LOGIN_DUE,
     WIRE_VERSION,

@@ -26,9 +26,9 @@ from bookie.files.disk import Buffer, Disk, File
 from bookie.index.index import Index
 from bookie.index.index_runs import Run
 from bookie.index.stored_runs import RunMove
-from bookie.log import listing, records, replay
-from bookie.log.listing import ListedRuns
+from bookie.log import records, replay
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
+from bookie.log.replay import ListedRuns
 from bookie.log.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
 from bookie.storage import cleaning
 from bookie.storage.cleaning import CleaningPlan, CleaningRoom
@@ -132,7 +132,7 @@ class Cleaner:
         """Return how many bytes of a segment the index names; None when it cannot account for all
         records.
         """
-        listed = await listing.list_records(self._segments, segment)
+        listed = await replay.list_records(self._segments, segment)
         if listed is None:
             return None
         total = 0
@@ -190,9 +190,9 @@ class Cleaner:
         if segment.is_damaged:
             return
         if segment.record_count is None:
-            segment.record_count = await listing.count_records(self._segments, segment)
+            segment.record_count = await replay.count_records(self._segments, segment)
         if segment.mean_run_bytes is None and not segment.is_cleaned and not is_full:
-            runs = await listing.list_records(self._segments, segment)
+            runs = await replay.list_records(self._segments, segment)
             segment.mean_run_bytes = 0 if runs is None else await runs.mean_bytes()
 
     async def _clean_segments(self, numbers: list[int], room: CleaningRoom) -> None:
@@ -204,7 +204,7 @@ class Cleaner:
         needed_bytes = self._index_growth(room)
         for number in numbers:
             segment = self._segments.by_number[number]
-            listed = await listing.list_records(self._segments, segment, skips_damage=True)
+            listed = await replay.list_records(self._segments, segment, skips_damage=True)
             if listed is not None and len(listed) > PART_RECORDS:
                 if not cleared:
                     await self._clean_in_parts(segment, listed, room)

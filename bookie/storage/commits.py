@@ -23,9 +23,9 @@ from bookie.log import records
 from bookie.log.log import GroupHandler, Log, LogItem
 from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.log.segments import Segments
-from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.ledgers import Ledgers
 from bookie.storage.overlapping import Gaps, QueuedAdd
+from bookie.storage.reading import BadRanges
 from bookie.storage.recent import RecentEntries
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status

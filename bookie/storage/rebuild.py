@@ -19,7 +19,7 @@ from typing import Final
 from bookie.index import index_runs, replica_state
 from bookie.index.index import Index
 from bookie.index.replica_state import ReplicaState
-from bookie.log import listing, records
+from bookie.log import records, replay
 from bookie.log.records import FooterRun
 from bookie.log.segments import Segment, Segments
 from bookie.storage.cold_ledgers import ColdLedgers
@@ -139,7 +139,7 @@ class Rebuilder:
         listed.
         """
         began_s = asyncio.get_running_loop().time()
-        listed = await listing.list_records(self._segments, segment)
+        listed = await replay.list_records(self._segments, segment)
         if listed is not None:
             async for runs in listed.slices(newest_first=True):
                 for run in runs:

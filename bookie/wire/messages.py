@@ -2,7 +2,7 @@
 
 Leaves their bytes to `bookie.wire.codec`.
 
-Source: protocol rules 2.3, 4.3, 7.2, 8.3, 8.4, 9.14, 12.1, 12.4, 12.6; storage design.
+Source: protocol rules 2.3, 3.2, 4.3, 7.2, 8.1, 8.3, 8.4, 9.14, 12.1, 12.4, 12.6; storage design.
 """
 
 from dataclasses import dataclass, field
@@ -47,6 +47,10 @@ class Status(IntEnum):
     UNSUPPORTED_VERSION = 11
     CLOSING = 12
     """The bookie is shutting down: this request stored nothing."""
+
+
+KNOWN: Final = (Status.OK, Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
+"""Answers that say what a bookie holds of a ledger: nothing counts as well as something."""
 
 
 @dataclass(frozen=True, slots=True)

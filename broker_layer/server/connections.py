@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from bookie.wire.bodies import BodyPool
+from bookie.wire.frames import BodyPool
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import Buffer, RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey

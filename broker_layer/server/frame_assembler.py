@@ -1,7 +1,7 @@
 """Assembly of the frames of Kafka's protocol from one client's byte stream.
 
 Leaves the contents of a frame to `kafka.frames`, and buffers of large frames to
-`bookie.wire.bodies`.
+`bookie.wire.frames`.
 
 Format: size i32, big-endian, of the bytes that follow; then those bytes.
 
@@ -16,7 +16,7 @@ Source: Kafka's protocol guide, section "Protocol Primitive Types" and "Common R
 import struct
 from typing import Final
 
-from bookie.wire.bodies import BodyPool
+from bookie.wire.frames import BodyPool
 from broker_layer.kafka.errors import KafkaFrameError
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024

@@ -20,14 +20,13 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from bookie.wire.batch import Buffer
-from bookie.wire.bodies import BodyPool
-from bookie.wire.codec import decode_acks, decode_reply, encode_message
-from bookie.wire.entries import Entries, decode_entries
+from bookie.wire.codec import Entries, decode_acks, decode_entries, decode_reply, encode_message
 from bookie.wire.errors import WireError
 from bookie.wire.frames import (
     ADD_RECOVERY,
     FRAME_BYTES_MAX,
     REQUEST_ID_MODULUS,
+    BodyPool,
     Frame,
     FrameAssembler,
     FrameKind,

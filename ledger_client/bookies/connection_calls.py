@@ -1,14 +1,18 @@
-"""Outcomes of requests to one bookie, for the modules that make requests.
+"""Outcomes of requests to one bookie, for the modules that make requests; and reasons with which
+bookies refuse requests for lack of a role.
 
 Leaves making them to `ledger_client.bookies.connection` and `ledger_client.bookies.pool`. Users see
 none of these: writers, readers and recovery translate them into a `LedgerError`.
+
+Source: protocol rule 12.4.
 """
 
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
+from ledger_client.errors import LedgerError, UnauthorizedError
 from metadata.ids import BookieId, EntryId, LedgerId
 from quire.copyable import CopyableError
 
@@ -74,3 +78,39 @@ class PendingAdd(NamedTuple):
     first_entry_id: EntryId
     recovery: bool
     sink: AddSink
+
+
+LEDGERS_MAX: Final = 1_000
+
+
+class Refusals:
+    """Reasons with which bookies refused requests for lack of a role: the last one of each ledger
+    with an open handle, of at most LEDGERS_MAX; the oldest is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: dict[LedgerId, str] = {}
+
+    def note(self, bookie_id: BookieId, ledger_id: LedgerId, status: Status, reason: str) -> None:
+        """Note a refusal, if it is one of authorization."""
+        if status is not Status.UNAUTHORIZED or not reason:
+            return
+        if ledger_id not in self._reasons and len(self._reasons) >= LEDGERS_MAX:
+            del self._reasons[next(iter(self._reasons))]
+        self._reasons[ledger_id] = f"bookie {bookie_id} refused it: {reason}"
+
+    def forget(self, ledger_id: LedgerId) -> None:
+        """Drop the reason of a ledger whose last handle is closed."""
+        self._reasons.pop(ledger_id, None)
+
+    def explained(self, error: LedgerError) -> LedgerError:
+        """Return the error, with the reason of the bookie if a bookie gave one."""
+        ledger_id = error.ledger_id
+        if not isinstance(error, UnauthorizedError) or ledger_id is None:
+            return error
+        reason = self._reasons.get(ledger_id)
+        if reason is None:
+            return error
+        return UnauthorizedError(
+            reason, ledger_id=ledger_id, outcome=error.outcome, entry_id=error.entry_id
+        )

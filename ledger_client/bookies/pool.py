@@ -16,8 +16,8 @@ from random import Random
 from typing import Final, TypeVar
 
 from bookie.wire.batch import Buffer
-from bookie.wire.bodies import BodyPool
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
+from bookie.wire.frames import BodyPool
 from bookie.wire.messages import (
     LOGIN_DUE,
     WIRE_VERSION,
@@ -42,13 +42,18 @@ from bookie.wire.messages import (
     WaitLac,
 )
 from ledger_client.bookies.connection import Answer
-from ledger_client.bookies.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
-from ledger_client.bookies.latency import RecentLatency
+from ledger_client.bookies.connection_calls import (
+    AddSink,
+    BookieCallError,
+    CallFailure,
+    PendingAdd,
+    Refusals,
+)
 from ledger_client.bookies.pool_link import AddressLookup, BookieLink, LinkSettings
-from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import Observer
+from ledger_client.protocol.suspicion import RecentLatency
 from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, EntryId, LedgerId
 from quire.identity.renewed_tls import ContextSource

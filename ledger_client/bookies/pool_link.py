@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from bookie.wire.bodies import BodyPool
+from bookie.wire.frames import BodyPool
 from bookie.wire.messages import (
     BeginLogin,
     ContinueLogin,
@@ -31,8 +31,8 @@ from bookie.wire.messages import (
 from ledger_client.bookies.bookie_login import log_in
 from ledger_client.bookies.connection import Answer, BookieConnection, RefusedCallback
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
-from ledger_client.bookies.latency import RecentLatency
 from ledger_client.config import ClientConfig
+from ledger_client.protocol.suspicion import RecentLatency
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId

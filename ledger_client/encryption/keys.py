@@ -1,17 +1,27 @@
-"""Keys of an application, and the choice of the key for one ledger.
+"""Keys of an application, in memory and in a file, and the choice of the key for one ledger.
 
-Leaves reading a file of keys to `key_file`, and the cipher to `ledger_cipher`.
+Leaves the cipher to `ledger_cipher`.
+
+Format of a file of keys: TOML.
+
+    current = "2026-11"                 # id of the key for new ledgers; may be left out
+    [keys]
+    "2026-11" = "<32 bytes in Base64>"  # one line for each key, old ones included
 
 Invariants: a key is used only to derive keys of ledgers; it is in no `repr`, error or log line; the
-key that a ledger was written with is recognized before anything is encrypted or decrypted.
+key that a ledger was written with is recognized before anything is encrypted or decrypted. A file
+that users other than its owner may read or write is refused.
 
 Source: docs/encryption.md, "Keys".
 """
 
+import base64
 import hmac
+import os
+import tomllib
 from collections.abc import Callable
 from enum import Enum
-from random import Random, SystemRandom  # noqa: TID251 - what it draws makes keys differ
+from random import Random, SystemRandom
 from typing import Final
 
 from ledger_client.encryption.ledger_cipher import (
@@ -24,12 +34,15 @@ from ledger_client.encryption.ledger_cipher import (
 from ledger_client.errors import (
     EncryptedLedgerError,
     EncryptionKeyError,
+    KeyFileError,
     LedgerError,
     PlainLedgerError,
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.payload_encryption import PayloadEncryption, is_key_id
+from quire.identity.errors import SecretError
+from quire.identity.secret_files import read_bounded
 
 
 class StoredPayloads(Enum):
@@ -192,3 +205,66 @@ def sealer_to_write(
         text = "it is a copy of an encrypted ledger: append to a new ledger"
         raise LedgerError(text, ledger_id=ledger_id)
     return PayloadSealer(key.cipher_of(ledger_id, stored), ledger_id)
+
+
+KEY_FILE_BYTES_MAX: Final = 1024 * 1024
+_FIELDS: Final = frozenset(("current", "keys"))
+
+_Keys = tuple[str | None, dict[str, bytes]]
+"""Id of the current key, and all keys."""
+
+
+def read_key_file(path: str | os.PathLike[str], *, reads_plain: bool = False) -> Encryption:
+    """Return the keys in a file; `reads_plain` as for `Encryption`. Raises KeyFileError,
+    EncryptionUnavailableError.
+    """
+    require_library()
+    name = os.fspath(path)
+    found = _read(name)
+    if isinstance(found, str):  # raised here, where no local variable holds a key
+        raise KeyFileError(name, found)
+    current, keys = found
+    return Encryption(keys.__getitem__, current, reads_plain=reads_plain)
+
+
+def _read(name: str) -> _Keys | str:
+    """Return the keys, or why the file is refused."""
+    try:
+        content = read_bounded(name, KEY_FILE_BYTES_MAX, is_private=True)
+    except SecretError as error:
+        return error.why
+    try:
+        fields = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        return "it is not TOML in UTF-8"  # the parser's error shows a part of the content
+    return _keys(fields)
+
+
+def _keys(fields: dict[str, object]) -> _Keys | str:
+    if fields.keys() - _FIELDS:
+        return "it has an unknown field: there are `current` and the table [keys]"
+    listed = fields.get("keys")
+    if not isinstance(listed, dict) or not listed:
+        return "it has no table [keys] with at least one key"
+    keys: dict[str, bytes] = {}
+    for number, (key_id, text) in enumerate(listed.items(), 1):
+        # By its number: a key and its id may have been mixed up.
+        if not is_key_id(key_id):
+            return f"the id of key {number} is not printable ASCII without spaces"
+        key = _decoded(text)
+        if key is None or len(key) != KEY_BYTES:
+            return f"key {number} is not {KEY_BYTES} bytes in Base64: openssl rand -base64 32"
+        keys[key_id] = key
+    current = fields.get("current")
+    if current is not None and (not isinstance(current, str) or current not in keys):
+        return "`current` is not the id of one of its keys"
+    return current, keys
+
+
+def _decoded(text: object) -> bytes | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None

@@ -15,7 +15,6 @@ from typing import assert_never
 
 from bookie.wire.messages import Status
 from ledger_client.errors import LedgerError
-from ledger_client.protocol import append_errors as errors
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol import membership as m
 from ledger_client.protocol.acks import UnsettledBatches
@@ -50,7 +49,7 @@ class AppendProtocol:
         self._close_token: UpdateToken | None = None  # set from the request to close at the LAC on
         self._base: LedgerMetadata | None = None  # set while a compare-and-set on it is under way
         self._choosing = False
-        self._refused_batches = errors.RefusedBatches()
+        self._refused_batches = e.RefusedBatches()
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -162,11 +161,11 @@ class AppendProtocol:
         """Handle a refusal: some end the writer (4.7), the others fail the bookie."""
         if self._position(bookie_id) is None:
             return []
-        error = errors.final_refusal(self._metadata, bookie_id, first, status)
+        error = e.final_refusal(self._metadata, bookie_id, first, status)
         if error is not None:
             return self._end(error)
         if status is Status.BAD_REQUEST and self._refused_batches.count(first, bookie_id):
-            return self._fail(errors.refused_by_many(self._metadata, first))
+            return self._fail(e.refused_by_many(self._metadata, first))
         kind = FailureKind.FENCED if status is Status.FENCED else FailureKind.GONE
         return self._failed(bookie_id, kind, f"answered {status.name}")
 
@@ -267,13 +266,13 @@ class AppendProtocol:
         first = EntryId(self._pending.lac + 1)
         is_new = first != metadata.last_fragment.first_entry_id
         if is_new and len(metadata.fragments) >= FRAGMENTS_MAX:
-            return self._fail(errors.too_many_fragments(metadata))
+            return self._fail(e.too_many_fragments(metadata))
         return self._store(metadata.with_ensemble_change(first, ensemble, token))
 
     def _continue_without(self, event: e.ReplacementsMissing) -> list[AppendAction]:
         gone = self._health.gone()
         if gone and not (self._options.run_degraded and self._health.can_park(self._ensemble)):
-            return self._fail(errors.no_replacement(self._metadata, gone, event))
+            return self._fail(e.no_replacement(self._metadata, gone, event))
         self._health.park(self._ensemble)
         return [*self._send_missing(), *self._advance()]
 
@@ -294,7 +293,7 @@ class AppendProtocol:
         if self._seen_during_update is not None and self._seen_during_update[1] > version:
             stored, version = self._seen_during_update
         if stored.creation_token != base.creation_token or version < self._version:
-            return self._end(errors.replaced(base))
+            return self._end(e.replaced(base))
         self._take_metadata(stored, version)
         if stored.state is not LedgerState.OPEN:
             return self._found_not_open(stored)
@@ -304,7 +303,7 @@ class AppendProtocol:
             if self._close_token is not None:
                 return self._store_close()
             if self._health.has_many_false_fences:
-                return self._fail(errors.fenced_by_many(stored, self.false_fences))
+                return self._fail(e.fenced_by_many(stored, self.false_fences))
             return self._decide_again()
         return self._adopt(base, stored)
 
@@ -381,7 +380,7 @@ class AppendProtocol:
         if self._close_token is not None and stored.state is LedgerState.CLOSED and ours:
             self._phase = _ENDED
             return [e.Closed(stored)]  # rule 6.2
-        return self._end(errors.fenced(stored))
+        return self._end(e.fenced(stored))
 
     def _end(self, error: LedgerError) -> list[AppendAction]:
         self._phase = _ENDED

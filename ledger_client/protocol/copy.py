@@ -1,6 +1,7 @@
-"""Metadata decisions of a copy: how a closed fragment gets one more bookie.
+"""Decisions of a copy: how a closed fragment gets one more bookie, what is sent to it, and what its
+answers mean.
 
-Leaves copying, and storing by compare-and-set, to `ledger_client/copying.py`.
+Leaves requests, and storing metadata by compare-and-set, to `ledger_client/copying.py`.
 
 The target is first stored as *incoming*, so that it keeps the entries sent to it (a bookie drops
 the entries of a closed ledger that does not name it). It becomes a member only after the copy. The
@@ -13,17 +14,38 @@ Invariants: a target becomes a member only of the fragment for which the copy wa
 same members and entries as then, and only if the mark stood without a break since before the first
 entry was sent.
 
-Source: protocol rules 3.1, 9.1, 9.9, 10.1, 11.1, 11.2.
+Entries keep their bytes and digests. A batch is sent on as it is only if it is complete and the
+writer's, and its entry digests are valid; small ones are joined, because a bookie and its log pay
+for each batch. A batch with a MAC that cannot be made again is sent on in any case. An answer of
+the target is correct only if its digests are valid and its bytes equal those of the source.
+
+Source: protocol rules 3.1, 4.2, 4.3, 9.1, 9.9, 10.1, 11.1, 11.2.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Final
 
+from bookie.wire.batch import BatchView, Buffer, build_batch
+from bookie.wire.codec import Entries
+from bookie.wire.errors import BatchError
+from bookie.wire.messages import Status
+from ledger_client.batches import EntryBatch
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    EntryConflictError,
+    LedgerError,
+    LedgerNotFoundError,
+    NotEnoughBookiesError,
+    UnauthorizedError,
+)
+from ledger_client.protocol.cutting import cut_batches
+from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledgers.copies import FragmentCopies, fragment_copies
+from metadata.ledgers.copies import FragmentCopies, fragment_copies, stripe_end
 from metadata.ledgers.entry_ranges import Range
-from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 
 
 class CopyState(Enum):
@@ -219,3 +241,245 @@ def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version
 def _index_of(metadata: LedgerMetadata, first_entry_id: EntryId) -> int | None:
     index = metadata.fragment_index_of(first_entry_id)
     return index if metadata.fragments[index].first_entry_id == first_entry_id else None
+
+
+JOINED_BELOW_BYTES: Final = 64 * 1024
+JOINED_BELOW_ENTRIES: Final = 256
+"""A batch that is smaller than both is joined with its neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPiece:
+    """Consecutive entries as read, and the batches in which they are stored."""
+
+    first_entry_id: EntryId
+    next_entry_id: EntryId
+    """The entry after the last one."""
+    payload_bytes: int
+    """Size of all payloads, in bytes."""
+    batches: list[tuple[EntryId, bytearray]]
+    """The batches with their first entry ids."""
+    source: BookieId | None = None
+    """The bookie that returned the entries; None if the answer does not name it."""
+
+    @classmethod
+    def of(
+        cls,
+        answer: VerifiedEntries,
+        first_entry_id: EntryId,
+        length_before: int,
+        quorum: QuorumSpec,
+        bytes_max: int,
+        keys: LedgerKeys,
+    ) -> "CopyPiece":
+        """Return the entries of a source's answer, from `first_entry_id` on. New batches say that
+        all entries before them are confirmed: they were when the next fragment began. Batches with
+        a MAC whose key is not known may contain other entries too, which are the writer's.
+        """
+        last = EntryId(answer.next_entry_id - 1)
+        parts = _parts(answer.batches, first_entry_id, last)
+        if keys.lacks_mac_key:
+            batches = [(each.header.first_entry_id, bytearray(each.data)) for each, _ in parts]
+        else:
+            making = _BatchMaker(quorum, bytes_max, keys)
+            batches = list(making.batches_of(parts, length_before))
+        size = sum(part.payload_bytes for _, part in parts)
+        return cls(first_entry_id, answer.next_entry_id, size, batches, answer.bookie_id)
+
+    @property
+    def entry_count(self) -> int:
+        """Number of entries."""
+        return self.next_entry_id - self.first_entry_id
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes sent to the target."""
+        return sum(len(batch) for _, batch in self.batches)
+
+    def payloads_from(self, first_entry_id: EntryId) -> list[bytes]:
+        """Return the entries from `first_entry_id` on, in order."""
+        views = [BatchView(data) for _, data in self.batches]
+        last = EntryId(self.next_entry_id - 1)
+        return payloads_of([part for _, part in _parts(views, first_entry_id, last)])
+
+    def same_to(self, answer: Entries, entry_id: EntryId) -> EntryId:
+        """Return the entry up to which an answer has, from `entry_id` on, the very bytes of the
+        batches that were sent. They need no other check: the sent ones are valid.
+        """
+        sent = {max(first, self.first_entry_id): data for first, data in self.batches}
+        position = entry_id
+        for batch in answer.batches:
+            known: Buffer | None = sent.get(position)
+            if known != batch.data:
+                break
+            position = EntryId(batch.header.last_entry_id + 1)
+        return position
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchMaker:
+    """The batches in which entries are sent on."""
+
+    quorum: QuorumSpec
+    bytes_max: int
+    keys: LedgerKeys
+
+    def batches_of(
+        self, parts: list[tuple[BatchView, EntryBatch]], length_before: int
+    ) -> Iterator[tuple[EntryId, bytearray]]:
+        """Yield the batches of consecutive entries. `length_before` is the ledger's bytes before
+        the first one.
+        """
+        joined: list[EntryBatch] = []
+        for view, part in parts:
+            if not self._is_sent_as_it_is(view, part):
+                joined.append(part)
+                continue
+            yield from self._built(joined, length_before)
+            length_before += sum(each.payload_bytes for each in joined) + part.payload_bytes
+            joined = []
+            yield part.first_entry_id, bytearray(view.data)
+        yield from self._built(joined, length_before)
+
+    def _is_sent_as_it_is(self, view: BatchView, part: EntryBatch) -> bool:
+        header = view.header
+        is_small = header.payload_bytes < JOINED_BELOW_BYTES and header.count < JOINED_BELOW_ENTRIES
+        if (
+            is_small
+            or header.is_slice
+            or len(part) != header.count
+            or (header.payload_bytes > self.bytes_max and header.count > 1)
+            or header.last_entry_id > stripe_end(self.quorum, header.first_entry_id)
+        ):
+            return False
+        try:
+            view.verify_digests(self.keys.seed)
+        except BatchError:
+            return False
+        return True
+
+    def _built(
+        self, parts: list[EntryBatch], length_before: int
+    ) -> Iterator[tuple[EntryId, bytearray]]:
+        if not parts:
+            return
+        keys, payloads = self.keys, payloads_of(parts)
+        lengths = list(map(len, payloads))
+        begin = parts[0].first_entry_id
+        for first, count in cut_batches(self.quorum, begin, lengths, self.bytes_max):
+            skip = first - begin
+            some = payloads[skip : skip + count]
+            lac = EntryId(first - 1)
+            batch = build_batch(
+                keys.ledger_id, first, lac, length_before, some, keys.seed, keys.mac_key
+            )
+            yield first, batch
+            length_before += sum(lengths[skip : skip + count])
+
+
+def payloads_of(parts: list[EntryBatch]) -> list[bytes]:
+    """Return the entries of several batches, in order."""
+    return [entry.data for part in parts for entry in part]
+
+
+def parts_of(answer: VerifiedEntries, first_entry_id: EntryId) -> list[EntryBatch]:
+    """Return the entries of an answer from `first_entry_id` on; keyed batches come complete and
+    contain other entries too.
+    """
+    last = EntryId(answer.next_entry_id - 1)
+    return [part for _, part in _parts(answer.batches, first_entry_id, last)]
+
+
+def _parts(
+    batches: tuple[BatchView, ...] | list[BatchView], first: EntryId, last: EntryId
+) -> list[tuple[BatchView, EntryBatch]]:
+    """Return the batches that contain entries of first..last, each with these entries."""
+    return [
+        (batch, EntryBatch(batch, low, high))
+        for batch in batches
+        if (low := max(first, batch.header.first_entry_id))
+        <= (high := min(last, batch.header.last_entry_id))
+    ]
+
+
+def length_in_batch(batch: BatchView, entry_id: EntryId) -> int | None:
+    """Return the ledger's bytes before an entry according to its batch; None if the batch is a
+    slice, whose header is not the writer's.
+    """
+    header = batch.header
+    if header.is_slice:
+        return None
+    return header.length_before + sum(batch.lengths[: entry_id - header.first_entry_id])
+
+
+def copy_error(
+    target: BookieId, piece: CopyPiece, entry_id: EntryId, good: VerifiedEntries, keys: LedgerKeys
+) -> LedgerError | None:
+    """Return the error in the target's answer for a piece, from an entry on; None if the answer is
+    correct up to `good.next_entry_id` and not empty.
+    """
+    if good.next_entry_id == entry_id and not good.is_damaged:
+        why = f"it stored entry {entry_id} and does not return it ({good.reason})"
+        return _target_error(target, entry_id, why, keys.ledger_id)
+    wrong = (
+        good.reason if good.next_entry_id == entry_id else _difference(piece, entry_id, good, keys)
+    )
+    if wrong is None:
+        return None
+    why = f"it returned entry {entry_id}, or a later one, damaged right after storing it ({wrong})"
+    return _target_error(target, entry_id, why, keys.ledger_id)
+
+
+def refusal_error(
+    ledger_id: LedgerId, target: BookieId, entry_id: EntryId, status: Status | None, reason: str
+) -> LedgerError:
+    """Return the error for a target that did not store or return an entry; without a status, it did
+    not answer.
+    """
+    match status:
+        case Status.UNAUTHORIZED:
+            text = f"bookie {target} refused the password: copy with the correct one"
+            return UnauthorizedError(text, ledger_id=ledger_id)
+        case Status.DELETED:
+            text = f"it was deleted, as bookie {target} reports: no copy is needed"
+            return LedgerNotFoundError(text, ledger_id=ledger_id)
+        case Status.CONFLICT:
+            return EntryConflictError(
+                f"from entry {entry_id} on, bookie {target} stores other bytes than were read "
+                "elsewhere, with valid digests: it is not made a member; copy to another",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+                outcome="not_written",
+            )
+        case _:
+            why = reason if status is None else f"answered {status.name}"
+            return _target_error(target, entry_id, why, ledger_id)
+
+
+def _target_error(
+    target: BookieId, entry_id: EntryId, why: str, ledger_id: LedgerId
+) -> NotEnoughBookiesError:
+    """Return the error for a target that cannot be used: another one may be."""
+    return NotEnoughBookiesError(
+        f"bookie {target} cannot store the copy of entry {entry_id} ({why}): it is not made a "
+        "member; copy to another bookie, or try again later",
+        needed=1,
+        seen=0,
+        excluded={str(target): why},
+        ledger_id=ledger_id,
+        entry_id=entry_id,
+    )
+
+
+def _difference(
+    piece: CopyPiece, first: EntryId, good: VerifiedEntries, keys: LedgerKeys
+) -> str | None:
+    """Compare the answer with the bytes read at the source, and each digest with its entry."""
+    try:
+        for batch in good.batches:
+            batch.verify_digests(keys.seed)
+    except BatchError as error:
+        return str(error)
+    found = payloads_of(parts_of(good, first))
+    is_same = found == piece.payloads_from(first)[: len(found)]
+    return None if is_same else "other bytes than its source stores"

@@ -1,7 +1,7 @@
 """A reader's view of one ledger, kept up to date: its metadata and its LAC.
 
-Leaves requests for the LAC to `lac_reading.py` and `tailing.py`, which report it here. The LAC of
-a writer of the same client is asked of the writer itself, whenever it is needed.
+Leaves requests for the LAC to `tailing.py`, which reports it here. The LAC of a writer of the same
+client is asked of the writer itself, whenever it is needed.
 
 Invariants: neither the metadata's version nor the LAC ever goes back (rule 8.5); there is one watch
 while the ledger can change, and none once it is closed; a change before the watch was set is read

@@ -17,12 +17,11 @@ from random import Random
 from typing import Final, Protocol
 
 from bookie.wire.batch import BatchView
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import ReadEntries, Status
 from ledger_client.batches import EntryBatch
-from ledger_client.bookies.latency import RecentLatency
+from ledger_client.bookies.connection_calls import Refusals
 from ledger_client.bookies.pool import BookieCallError
-from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
@@ -35,6 +34,7 @@ from ledger_client.errors import (
 )
 from ledger_client.observability import EventCallback, ReplicaDamaged
 from ledger_client.protocol import read as p
+from ledger_client.protocol.suspicion import RecentLatency
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.backoff import Backoff

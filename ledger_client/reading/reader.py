@@ -28,14 +28,12 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     agreed_end_unknown,
 )
-from ledger_client.handle import Handle, ledger_text
+from ledger_client.handle import ForkGuard, Handle, LoopGuard, in_own_loop, ledger_text
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import EventCallback
-from ledger_client.own_loop import ForkGuard, LoopGuard, in_own_loop
 from ledger_client.reading.followed_ledger import FollowedLedger, OwnWriter
-from ledger_client.reading.lac_reading import read_lac
 from ledger_client.reading.range_reader import RangeEntries, RangeReader
-from ledger_client.reading.tailing import TailPoller
+from ledger_client.reading.tailing import TailPoller, read_lac
 from ledger_client.tasks import BackgroundTasks
 from metadata.cancelling import cancel_and_wait
 from metadata.ids import ENTRY_ID_MAX, EntryId, LedgerId, Version

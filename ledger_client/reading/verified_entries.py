@@ -6,13 +6,13 @@ Invariants: the result contains verified entries of the right ledger, in order a
 from the first requested one on; a batch that is damaged, misplaced or of another ledger ends the
 result there, as UNKNOWN.
 
-Source: protocol rules 7.3 and 8.2; `bookie.wire.entries`.
+Source: protocol rules 7.3 and 8.2; `bookie.wire.codec`.
 """
 
 from dataclasses import dataclass
 
 from bookie.wire.batch import BatchView
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
 from ledger_client.digest import LedgerKeys, verify

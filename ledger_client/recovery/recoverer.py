@@ -16,12 +16,11 @@ from random import Random
 from typing import Final, Protocol, TypeVar, assert_never
 
 from bookie.wire.batch import BatchView, Buffer, build_batch
-from bookie.wire.entries import Entries
-from bookie.wire.messages import FenceWithoutKey, LacReply, ReadEntries, ReadLac, Status
-from ledger_client.bookies.connection_calls import AddSink, BookieCallError
+from bookie.wire.codec import Entries
+from bookie.wire.messages import KNOWN, FenceWithoutKey, LacReply, ReadEntries, ReadLac, Status
+from ledger_client.bookies.connection_calls import AddSink, BookieCallError, Refusals
 from ledger_client.bookies.placement import Placement, Shortage
 from ledger_client.bookies.pool import BookiePool, CallFailure
-from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
@@ -37,7 +36,6 @@ from ledger_client.errors import (
 )
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol import recovery_events as e
-from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.protocol.recovery import RecoveryProtocol
 from ledger_client.protocol.recovery_events import FoundRun, Span
 from ledger_client.reading.followed_ledger import FollowedLedger

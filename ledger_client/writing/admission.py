@@ -19,7 +19,7 @@ from typing import Final
 
 from ledger_client.config import ClientConfig
 from ledger_client.errors import EntryTooLargeError, LedgerClosedError, LedgerError
-from ledger_client.protocol.append_errors import not_enough_in_sync
+from ledger_client.protocol.append_events import not_enough_in_sync
 from ledger_client.tasks import NextTick
 from ledger_client.writing.append_shell import AppendShell
 from ledger_client.writing.outbox import ENTRY_COST_BYTES, AppendWindow

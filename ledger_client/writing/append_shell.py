@@ -23,7 +23,7 @@ from ledger_client.errors import LedgerError, LedgerNotFoundError
 from ledger_client.metadata_failures import translate
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
-from ledger_client.protocol.append_errors import failed_inside
+from ledger_client.protocol.append_events import failed_inside
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
 from ledger_client.writing.confirmations import Confirmations, FirstReplicaWaiters, FullReplication

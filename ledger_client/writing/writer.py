@@ -22,9 +22,8 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     append_timed_out,
 )
-from ledger_client.handle import Handle, ledger_text
+from ledger_client.handle import Handle, LoopGuard, ledger_text
 from ledger_client.info import LedgerInfo
-from ledger_client.own_loop import LoopGuard
 from ledger_client.protocol import append_events as e
 from ledger_client.writing.admission import (
     Admission,

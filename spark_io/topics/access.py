@@ -15,9 +15,9 @@ from random import Random
 from typing import Any, TypeVar
 
 from ledger_client import LedgerClient
-from ledger_client.blocking.sync_loop import BackgroundLoop
 from ledger_client.cluster_access import wall_clock_ms
 from ledger_client.metadata_failures import metadata_call
+from ledger_client.sync_loop import BackgroundLoop
 from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.topics.partition_store import PartitionStore

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bookie.wire.batch import build_batch
-from bookie.wire.codec import encode_acks, encode_message
-from bookie.wire.entries import Entries, encode_entries
+from bookie.wire.codec import Entries, encode_acks, encode_entries, encode_message
 from bookie.wire.frames import FRAME_BYTES_MAX, FrameKind
 from bookie.wire.messages import (
     EntryRanges,

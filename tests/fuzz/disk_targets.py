@@ -14,9 +14,9 @@ from bookie.errors import CookieDamagedError, FormatError
 from bookie.identity.cookie import Cookie, cookies_of, decode_cookie, encode_cookie
 from bookie.index.replica_state import ReplicaState, decode, encode_deleted
 from bookie.log import records, replay
-from bookie.log.listing import list_records
 from bookie.log.records import Record, RecordKind
 from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
+from bookie.log.replay import list_records
 from bookie.storage.opening import open_parts
 from bookie.wire.batch import BatchView, build_batch
 from metadata.ids import BookieId, EntryId, LedgerId

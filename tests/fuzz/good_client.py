@@ -9,8 +9,7 @@ from typing import Final
 
 from bookie.server.connection import ClientConnection
 from bookie.wire.batch import build_batch
-from bookie.wire.codec import decode_acks, decode_reply, encode_message
-from bookie.wire.entries import decode_entries
+from bookie.wire.codec import decode_acks, decode_entries, decode_reply, encode_message
 from bookie.wire.frames import FrameKind
 from bookie.wire.messages import AttachLedger, Hello, HelloReply, ReadEntries, Request, Status
 from metadata.ids import BookieId, EntryId, LedgerId

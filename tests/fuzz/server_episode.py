@@ -23,8 +23,13 @@ from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import build_batch
-from bookie.wire.codec import decode_acks, decode_reply, decode_request, encode_message
-from bookie.wire.entries import decode_entries
+from bookie.wire.codec import (
+    decode_acks,
+    decode_entries,
+    decode_reply,
+    decode_request,
+    encode_message,
+)
 from bookie.wire.errors import MessageError
 from bookie.wire.frames import Frame, FrameKind
 from bookie.wire.messages import (

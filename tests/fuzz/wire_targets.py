@@ -10,12 +10,13 @@ from typing import Final
 from bookie.wire.batch import BatchView, build_batch, is_intact
 from bookie.wire.codec import (
     decode_acks,
+    decode_entries,
     decode_reply,
     decode_request,
     encode_acks,
+    encode_entries,
     encode_message,
 )
-from bookie.wire.entries import decode_entries, encode_entries
 from bookie.wire.errors import BatchError, FrameError, MessageError
 from bookie.wire.frames import (
     BODY_BYTES_AT_FIRST,

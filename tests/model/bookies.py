@@ -21,7 +21,6 @@ from bookie.log.records import ADDS, Record, RecordHeader, RecordKind
 from bookie.queued_adds import QueuedAdds
 from bookie.storage.admission import Admission
 from bookie.storage.answers import ReadResult
-from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.cold_ledgers import ColdLedgers
 from bookie.storage.commits import Commits
@@ -29,6 +28,7 @@ from bookie.storage.ledger_reads import LedgerReads
 from bookie.storage.ledgers import Ledgers
 from bookie.storage.opening import _Applier
 from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds, QueuedAdd
+from bookie.storage.reading import BadRanges
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId

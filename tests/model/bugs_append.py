@@ -9,7 +9,7 @@ from typing import Any
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
-from ledger_client.protocol.append_errors import fenced
+from ledger_client.protocol.append_events import fenced
 from ledger_client.protocol.ensemble import EnsembleHealth
 from metadata.errors import OutcomeUnknownError, VersionConflictError
 from metadata.ids import EntryId, Version

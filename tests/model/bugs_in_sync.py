@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from bookie.wire.messages import Status
-from ledger_client.protocol import acks, recovery_fence, recovery_read
+from ledger_client.protocol import acks, recovery, recovery_read
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.acks import UnsettledBatches
 from ledger_client.protocol.append import AppendProtocol
@@ -179,14 +179,14 @@ def recovery_needs_a_majority_of_members(patches: Patches) -> None:
     def covers(spec: QuorumSpec, known: Collection[int]) -> bool:
         return len(known) > spec.ensemble_size // 2
 
-    patches.set(recovery_fence, "covers", covers)
+    patches.set(recovery, "covers", covers)
 
 
 def recovery_waits_for_one_member_alone(patches: Patches) -> None:
     def is_covered(self: Any) -> bool:
         return copies.covers(self._quorum, self.known_positions)
 
-    patches.set(recovery_fence.FencePhase, "is_covered", property(is_covered))
+    patches.set(recovery.FencePhase, "is_covered", property(is_covered))
 
 
 def a_negative_is_preferred(patches: Patches) -> None:

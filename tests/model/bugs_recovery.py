@@ -8,7 +8,7 @@ from typing import Any
 
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
-from ledger_client.protocol import recovery, recovery_fence, recovery_read, recovery_write
+from ledger_client.protocol import recovery, recovery_read, recovery_write
 from ledger_client.protocol import recovery_events as r
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import Fragment
@@ -35,7 +35,7 @@ def recovery_reads_do_not_fence(patches: Patches) -> None:
 
 
 def one_fence_is_enough(patches: Patches) -> None:
-    patches.set(recovery_fence, "covers", lambda _quorum, known: len(known) >= 1)
+    patches.set(recovery, "covers", lambda _quorum, known: len(known) >= 1)
 
 
 def one_fence_is_enough_and_reads_do_not_fence(patches: Patches) -> None:
@@ -60,7 +60,7 @@ def a_silent_bookie_counts_as_fenced(patches: Patches) -> None:
         if event.bookie_id in self._waiting:
             self.known_positions.append(self._waiting.pop(event.bookie_id))
 
-    patches.set(recovery_fence.FencePhase, "failed", failed)
+    patches.set(recovery.FencePhase, "failed", failed)
 
 
 def a_silent_bookie_counts_as_fenced_and_reads_do_not_fence(patches: Patches) -> None:
@@ -75,18 +75,18 @@ def silence_fences_and_denies(patches: Patches) -> None:
 
 def recovery_starts_one_too_late(patches: Patches) -> None:
     patches.set(
-        recovery_fence.FencePhase, "start_entry_id", property(lambda self: EntryId(self._lac + 2))
+        recovery.FencePhase, "start_entry_id", property(lambda self: EntryId(self._lac + 2))
     )
 
 
 def recovery_starts_below_the_last_fragment(patches: Patches) -> None:
-    original = recovery_fence.FencePhase.__init__
+    original = recovery.FencePhase.__init__
 
     def init(self: Any, quorum: Any, fragment: Any) -> None:
         original(self, quorum, fragment)
         self._lac = EntryId(-1)
 
-    patches.set(recovery_fence.FencePhase, "__init__", init)
+    patches.set(recovery.FencePhase, "__init__", init)
 
 
 def the_write_back_is_skipped(patches: Patches) -> None:

@@ -70,7 +70,6 @@ TARGETS: Final = (
         (
             "acks",
             "append",
-            "append_errors",
             "append_events",
             "cutting",
             "ensemble",
@@ -78,7 +77,6 @@ TARGETS: Final = (
             "read",
             "recovery",
             "recovery_events",
-            "recovery_fence",
             "recovery_read",
             "recovery_write",
             "suspicion",
@@ -89,7 +87,7 @@ TARGETS: Final = (
         "copies",
         DECISIONS_WANTED,
         "ledger_client/protocol",
-        ("copy", "copy_events", "copy_piece"),
+        ("copy",),
         (
             f"{CLIENT}/protocol/test_copy_protocol.py",
             f"{CLIENT}/protocol/test_copy_events.py",
@@ -202,7 +200,7 @@ TARGETS: Final = (
         "recovery",
         OTHERS_WANTED,
         "ledger_client/recovery",
-        ("late_fences", "missing_writers", "recoverer", "unclean_recovery"),
+        ("missing_writers", "recoverer", "unclean_recovery"),
         (f"{CLIENT}/recovery", *OF_COPYING),
     ),
     Target(
@@ -216,7 +214,7 @@ TARGETS: Final = (
         "readers",
         OTHERS_WANTED,
         "ledger_client/reading",
-        ("followed_ledger", "lac_reading", "range_reader", "tailing"),
+        ("followed_ledger", "range_reader", "tailing"),
         (f"{CLIENT}/reading", f"{CLIENT}/test_client.py"),
     ),
     Target(

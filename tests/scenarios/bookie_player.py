@@ -41,8 +41,7 @@ from typing import Final
 from bookie.config import KIB, StorageConfig
 from bookie.errors import BookieError, CookieMismatchError, CookieMissingError
 from bookie.files.disk import remove_mark
-from bookie.identity.anchors import AnchorWatch
-from bookie.identity.identity import LIMBO_NAME, format_directories, prove_identity
+from bookie.identity.identity import LIMBO_NAME, AnchorWatch, format_directories, prove_identity
 from bookie.server.collector import Collector
 from bookie.server.server_context import ServerContext
 from bookie.storage.bookie_storage import BookieStorage

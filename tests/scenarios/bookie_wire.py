@@ -14,8 +14,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
 from bookie.wire import messages as m
-from bookie.wire.codec import decode_acks, decode_reply, encode_message
-from bookie.wire.entries import Entries, decode_entries
+from bookie.wire.codec import Entries, decode_acks, decode_entries, decode_reply, encode_message
 from bookie.wire.frames import (
     ADD_RECOVERY,
     FRAME_BYTES_MAX,

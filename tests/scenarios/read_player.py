@@ -28,7 +28,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, cast
 
 from bookie.wire.batch import BatchView, build_batch
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import Status
 from ledger_client.batches import EntryBatch
 from ledger_client.bookies.pool import CallFailure

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
-from bookie.wire import bodies
+from bookie.wire import frames
 from tests.simulation.aimed_faults import DrawnMemoryError, failing_builds
 from tests.simulation.chains.chain_clients import add_chain_clients, check_chains
 from tests.simulation.checkers.availability import watched_ends
@@ -132,9 +132,9 @@ def _pooled_bodies(plan: Plan) -> Iterator[None]:
         yield
         return
     with (
-        patch.object(bodies, "POOLED_BYTES_MIN", SMALL_BODY_BYTES),
-        patch.object(bodies, "ROUNDED_TO_BYTES", SMALL_BODY_BYTES),
-        patch.object(bodies, "WASTE_SHARE_MAX", SMALL_BODY_WASTE_MAX),
+        patch.object(frames, "POOLED_BYTES_MIN", SMALL_BODY_BYTES),
+        patch.object(frames, "ROUNDED_TO_BYTES", SMALL_BODY_BYTES),
+        patch.object(frames, "WASTE_SHARE_MAX", SMALL_BODY_WASTE_MAX),
     ):
         yield
 

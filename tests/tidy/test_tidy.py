@@ -21,12 +21,12 @@ PRODUCT_PACKAGES = tuple(TOOLS["hatch"]["build"]["targets"]["wheel"]["packages"]
 # The doors to files, threads and processes; per-file-ignores in ruff.toml name the same.
 DOORS = (
     "bookie/files/*.py",
-    "bookie/storage/disk_health.py",
+    "bookie/storage/disk_watch.py",
     "metadata/store/zookeeper/*.py",
     "metadata/store/embedded*.py",
     "ledger_client/sync.py",
-    "ledger_client/blocking/*.py",
-    "ledger_client/encryption/key_file.py",
+    "ledger_client/sync_*.py",
+    "ledger_client/encryption/keys.py",
     "ledger_client/cluster_access.py",
     "spark_io/launching.py",
     "spark_io/common_options.py",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bookie.files.disk_threads import Threads
+from bookie.files.disk_calls import Threads
 from tests.virtual_network import pytest_asyncio_loop_factories
 from tests.virtual_time import VirtualTimeLoop
 

@@ -1,8 +1,8 @@
 """`quire bookie entry|compare`: direct reads of the copies of a ledger that single running bookies
 hold.
 
-Leaves reading and judging to `ledger_client.reading.replica_entry` and
-`ledger_client.reading.replica_comparison`.
+Leaves reading and judging to `ledger_client.reading.replica_reading` and
+`ledger_client.reading.replica_reading`.
 """
 
 import argparse
@@ -15,9 +15,15 @@ from bookie.wire.messages import Status
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.replica_comparison import ComparedRange, RangeVerdict, compare_replicas
-from ledger_client.reading.replica_entry import DigestVerdict, StoredEntry, read_stored_entry
-from ledger_client.reading.replica_reading import ReplicaReading
+from ledger_client.reading.replica_reading import (
+    ComparedRange,
+    DigestVerdict,
+    RangeVerdict,
+    ReplicaReading,
+    StoredEntry,
+    compare_replicas,
+    read_stored_entry,
+)
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.copies import ranges_by_bookie
 from metadata.ledgers.entry_ranges import without

@@ -168,7 +168,7 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _report_given_up(client: LedgerClient, info: LedgerInfo, output: Output) -> None:
     """Print what an unclean recovery lost, and wait until the lost members are fenced."""
-    from ledger_client.recovery.late_fences import FENCE_FOR_S
+    from ledger_client.recovery.unclean_recovery import FENCE_FOR_S
 
     output.results.flush()  # the command continues
     first = info.given_up[0].first_entry_id

@@ -18,7 +18,7 @@ from ledger_client import ClientConfig, LedgerError, LedgerReader, UnauthorizedE
 from ledger_client.cluster_access import Cluster, open_pool
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.lac_reading import read_lac
+from ledger_client.reading.tailing import read_lac
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.lost_entries import entries_left, range_of

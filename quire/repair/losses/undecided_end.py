@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bookie.wire.messages import ReadLac
+from bookie.wire.messages import KNOWN, ReadLac
 from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import MetadataConflictError, RecoveryUndecidedError
-from ledger_client.protocol.known_answers import KNOWN
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.range_reader import RangeReader, find_length_before
 from metadata.errors import InvalidTransitionError, VersionConflictError

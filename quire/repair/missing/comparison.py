@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ledger_client.bookies.connection_calls import BookieCallError
-from ledger_client.bookies.ledger_access import read_master_key
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError
@@ -27,7 +26,7 @@ from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from quire.repair.bad_entries import lacking
-from quire.repair.ledger_access import ANSWER_S
+from quire.repair.ledger_access import ANSWER_S, read_master_key
 
 
 @dataclass(slots=True)

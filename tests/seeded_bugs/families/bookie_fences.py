@@ -93,11 +93,6 @@ BUGS = (
                 "                return LedgerSnapshot(status, NO_ENTRY, NO_ENTRY, fenced=True)\n"
                 "            refusal = self._admission.refuse_held(state, master_key)\n",
             ),
-            Edit(
-                STORAGE,
-                "from metadata.ids import EntryId, LedgerId\n",
-                "from metadata.ids import NO_ENTRY, EntryId, LedgerId\n",
-            ),
         ),
         (model("pair, recovery, restart"),),
     ),

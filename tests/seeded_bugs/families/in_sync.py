@@ -14,7 +14,7 @@ LEAVE_OR_STAY = "        if len(in_sync) < self._min_in_sync:\n"
 ACKS = "ledger_client/protocol/acks.py"
 MEMBERS = "ledger_client/writing/in_sync_members.py"
 COPYING = "ledger_client/copying.py"
-FENCE = "ledger_client/protocol/recovery_fence.py"
+FENCE = "ledger_client/protocol/recovery.py"
 WRITE = "ledger_client/protocol/recovery_write.py"
 
 BUGS = (

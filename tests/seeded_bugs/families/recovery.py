@@ -9,7 +9,7 @@ from tests.seeded_bugs.seeded_bug import Edit, SeededBug, model, simulation
 
 READ = "ledger_client/protocol/recovery_read.py"
 COPIES = "metadata/ledgers/copies.py"
-FENCE = "ledger_client/protocol/recovery_fence.py"
+FENCE = "ledger_client/protocol/recovery.py"
 NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
     "metadata/ledgers/ledger_metadata.py",
     "            if start < self.last_fragment.first_entry_id:\n"

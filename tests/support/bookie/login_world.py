@@ -8,7 +8,7 @@ from random import Random
 from bookie.server.access import LedgerAuthorizer
 from bookie.server.client_logins import ClientLogins, LoginMode
 from bookie.server.server_limits import ServerLimits
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import (
     LOGIN_DUE,
     BeginLogin,

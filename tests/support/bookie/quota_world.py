@@ -15,8 +15,7 @@ from bookie.server.connection import ClientConnection
 from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters, ServerLimits
 from bookie.wire.batch import Buffer
-from bookie.wire.codec import decode_acks, decode_reply, encode_message
-from bookie.wire.entries import Entries, decode_entries
+from bookie.wire.codec import Entries, decode_acks, decode_entries, decode_reply, encode_message
 from bookie.wire.frames import ADD_RECOVERY, Frame, FrameKind, frame_header
 from bookie.wire.messages import AttachLedger, HelloReply, Reply, Request, Status
 from metadata.ids import LedgerId

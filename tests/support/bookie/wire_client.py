@@ -7,8 +7,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bookie.wire.batch import Buffer, build_batch
-from bookie.wire.codec import decode_acks, decode_reply, encode_message
-from bookie.wire.entries import Entries, decode_entries
+from bookie.wire.codec import Entries, decode_acks, decode_entries, decode_reply, encode_message
 from bookie.wire.frames import (
     ADD_RECOVERY,
     FRAME_BYTES_MAX,

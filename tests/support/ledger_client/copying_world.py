@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from bookie.wire.batch import BatchView, Buffer
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from ledger_client.bookies.pool import AddSink
 from ledger_client.config import ClientConfig
 from ledger_client.copying import (

@@ -16,7 +16,7 @@ from typing import cast
 from crc32c import crc32c
 
 from bookie.wire.batch import BatchView, Buffer, build_batch
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import (
     EntryRanges,
     LacReply,
@@ -26,8 +26,8 @@ from bookie.wire.messages import (
     Status,
     WaitLac,
 )
+from ledger_client.bookies.connection_calls import Refusals
 from ledger_client.bookies.pool import AddSink, BookieCallError, BookiePool, CallFailure
-from ledger_client.bookies.refusals import Refusals
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId

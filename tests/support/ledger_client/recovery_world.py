@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from ledger_client.bookies.placement import Placement
-from ledger_client.bookies.quarantine import Quarantine
+from ledger_client.bookies.placement import Placement, Quarantine
 from ledger_client.config import ClientConfig
 from ledger_client.recovery.recoverer import Recoverer
 from metadata.ids import BookieId, Version

@@ -5,8 +5,7 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING
 
 from bookie.wire.batch import BatchView
-from bookie.wire.codec import decode_request, encode_acks, encode_message
-from bookie.wire.entries import encode_entries
+from bookie.wire.codec import decode_request, encode_acks, encode_entries, encode_message
 from bookie.wire.frames import (
     FRAME_BYTES_MAX,
     Frame,

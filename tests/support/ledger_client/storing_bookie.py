@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from bookie.wire.batch import BatchView
-from bookie.wire.codec import encode_acks, encode_message
-from bookie.wire.entries import encode_entries
+from bookie.wire.codec import encode_acks, encode_entries, encode_message
 from bookie.wire.frames import ADD_RECOVERY, Frame, FrameKind, frame_header
 from bookie.wire.messages import (
     AttachLedger,

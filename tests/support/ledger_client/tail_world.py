@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import Status, WaitLac
 from ledger_client.batches import EntryBatch
 from ledger_client.bookies.pool import BookieCallError

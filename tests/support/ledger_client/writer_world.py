@@ -10,10 +10,9 @@ from random import Random
 from bookie.wire.messages import Pong
 from ledger_client import ClientConfig, ClientEvent, Quorum, Shortage, SpreadPolicy
 from ledger_client.bookies.connection_calls import PendingAdd
-from ledger_client.bookies.placement import Placement
+from ledger_client.bookies.placement import Placement, Quarantine
 from ledger_client.bookies.placement_policy import Candidates
 from ledger_client.bookies.pool import CallFailure
-from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.copying import CopyThrottle
 from ledger_client.digest import LedgerKeys
 from ledger_client.tasks import NextTick

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ledger_client import ClientClosedError, LedgerError, QuorumTimeoutError
-from ledger_client.blocking.sync_handles import LedgerWriter
-from ledger_client.blocking.sync_loop import BackgroundLoop
+from ledger_client.sync_handles import LedgerWriter
+from ledger_client.sync_loop import BackgroundLoop
 from metadata.ids import LedgerId
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from ledger_client import (
     LedgerFencedError,
     LedgerNotFoundError,
     Quorum,
+    sync_handles,
 )
 from ledger_client import LedgerClient as AsyncClient
-from ledger_client.blocking import sync_handles
 from ledger_client.sync import LedgerClient, LedgerReader, LedgerWriter
 from tests.support.ledger_client.cluster import TestCluster
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bookie.wire import bodies
-from bookie.wire.bodies import POOLED_BYTES_MIN
+from bookie.wire import frames
+from bookie.wire.frames import POOLED_BYTES_MIN
 from tests.simulation import nodes
 from tests.simulation.__main__ import main
 from tests.simulation.disk import DiskFaults
@@ -64,21 +64,21 @@ def test_small_frames_are_received_into_buffers_that_are_lent_again(
 ) -> None:
     """Check this in the runs whose plan says so, and that no others do it."""
     lent: list[object] = []
-    take = bodies.BodyPool.take
+    take = frames.BodyPool.take
 
-    def noted(pool: bodies.BodyPool, size: int) -> memoryview:
+    def noted(pool: frames.BodyPool, size: int) -> memoryview:
         view = take(pool, size)
         lent.append(view.obj)
         return view
 
-    monkeypatch.setattr(bodies.BodyPool, "take", noted)
+    monkeypatch.setattr(frames.BodyPool, "take", noted)
     for seed, is_pooling in ((POOLING_SEED, True), (OTHER_SEED, False)):
         assert make_plan(seed).pools_small_bodies is is_pooling
         lent.clear()
         run_seed(seed)
         assert (len({id(each) for each in lent}) < len(lent)) is is_pooling
         assert bool(lent) is is_pooling
-        assert bodies.POOLED_BYTES_MIN == POOLED_BYTES_MIN
+        assert frames.POOLED_BYTES_MIN == POOLED_BYTES_MIN
 
 
 def test_beyond_the_budget_no_answer_is_wrong() -> None:

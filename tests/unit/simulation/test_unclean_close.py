@@ -19,7 +19,7 @@ from ledger_client import (
     LedgerWriter,
     Quorum,
 )
-from ledger_client.recovery.late_fences import FENCE_FOR_S
+from ledger_client.recovery.unclean_recovery import FENCE_FOR_S
 from metadata.store.interface import SessionState
 from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulationLoop

@@ -8,9 +8,9 @@ import pytest
 
 from bookie.errors import CookieMissingError, DirectoryLostError
 from bookie.files.disk import Disk
-from bookie.identity import anchors
-from bookie.identity.anchors import ANCHOR_NAME, read_anchors
+from bookie.identity import identity
 from bookie.identity.cookie import DIRECTORIES
+from bookie.identity.identity import ANCHOR_NAME, read_anchors
 from bookie.wire.messages import Status
 from metadata.registry.positions import PositionStore
 from tests.support.bookie.bookie_machine import Machine, Running
@@ -20,7 +20,7 @@ from tests.until import until
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(anchors, "CHECK_INTERVAL_S", 0.05)
+    monkeypatch.setattr(identity, "CHECK_INTERVAL_S", 0.05)
     return Machine(tmp_path)
 
 
@@ -86,7 +86,7 @@ async def test_untouched_directories_are_checked_again_and_again(
         checks += 1
         return await read_anchors(disk)
 
-    monkeypatch.setattr(anchors, "read_anchors", counted)
+    monkeypatch.setattr(identity, "read_anchors", counted)
     bookie = await machine.start()
     client = await bookie.client(1)
     await until(lambda: checks >= 3)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bookie.server.client_quotas import ANSWER_S, PAUSE_S_MAX
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import LacReply, ReadEntries, ReadLac, Status, WaitLac
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.security.quotas import QuotaKey, entity_of

@@ -7,7 +7,7 @@ import pytest
 
 from bookie.server import server_context
 from bookie.server.connection import ClientConnection
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.frames import Frame, FrameKind, frame_header
 from bookie.wire.messages import (
     DetachLedger,

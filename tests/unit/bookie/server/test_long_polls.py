@@ -1,6 +1,6 @@
 """Long polls end at a new LAC, at a fence or after their time; they never spin and never leak."""
 
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import ReadLac, Refused, Status, WaitLac
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from tests.support.bookie.running_server import LIMITS, RunningServer

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import ReadEntries, Status
 from metadata.ids import EntryId, LedgerId
 from metadata.security.quotas import QuotaKey

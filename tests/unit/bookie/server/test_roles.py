@@ -8,7 +8,7 @@ import pytest
 
 from bookie.server import access, attachments
 from bookie.server.access import AuthorizerMode
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import (
     DetachLedger,
     EntryRanges,

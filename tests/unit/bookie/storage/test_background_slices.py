@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bookie.index import stored_states
-from bookie.log import listing
-from bookie.log.listing import ListedRuns
+from bookie.log import replay
+from bookie.log.replay import ListedRuns
 from bookie.log.segments import Segment, Segments
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
@@ -51,7 +51,7 @@ def test_a_search_for_lost_runs_lets_cleaning_run_between_segments() -> None:
 
 def test_a_start_does_not_read_the_footers_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read_footers: list[int] = []
-    list_records, count_records = listing.list_records, listing.count_records
+    list_records, count_records = replay.list_records, replay.count_records
 
     async def count_and_list(
         segments: Segments, segment: Segment, *, skips_damage: bool = False
@@ -72,8 +72,8 @@ def test_a_start_does_not_read_the_footers_again(monkeypatch: pytest.MonkeyPatch
         segments = storage._upkeep._parts.segments.by_number
         assert len(segments) > 5
         await storage.checkpoint()
-        monkeypatch.setattr(listing, "list_records", count_and_list)
-        monkeypatch.setattr(listing, "count_records", note_and_count)
+        monkeypatch.setattr(replay, "list_records", count_and_list)
+        monkeypatch.setattr(replay, "count_records", note_and_count)
         storage = await bench.reopen(storage)
         assert await storage.clean() == 0
         assert len(read_footers) <= 2, "only of segments that were above the mark"

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.storage.bad_ranges import BadRanges
+from bookie.storage.reading import BadRanges
 from metadata.ids import EntryId, LedgerId
 from metadata.repair.scrub import BAD_RANGES_MAX, BadRange
 

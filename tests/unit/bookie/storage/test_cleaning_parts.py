@@ -10,7 +10,7 @@ import pytest
 from bookie.index.index import Index
 from bookie.index.index_runs import Run
 from bookie.log import records
-from bookie.log.listing import SAMPLED_ONE_IN, ListedRuns
+from bookie.log.replay import SAMPLED_ONE_IN, ListedRuns
 from bookie.storage import cleaner
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.cleaner import find_named

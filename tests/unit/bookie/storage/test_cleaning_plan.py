@@ -8,7 +8,7 @@ import pytest
 
 from bookie.config import StorageConfig
 from bookie.log import records
-from bookie.log.listing import SLICE_RUNS, ListedRuns
+from bookie.log.replay import SLICE_RUNS, ListedRuns
 from bookie.log.segments import Segment, parse_name, segment_name
 from bookie.storage import cleaning
 from bookie.storage.cleaning import CleaningRoom, pace_of, plan_cleaning

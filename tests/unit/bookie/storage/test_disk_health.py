@@ -14,7 +14,7 @@ import pytest
 from bookie.files import disk_calls
 from bookie.files.disk import Buffer
 from bookie.files.disk_real import QUICK_COMMITS_MIN, RealDisk
-from bookie.storage.disk_health import DiskHealth, HangGuard, RunningOperations, watched
+from bookie.storage.disk_watch import DiskHealth, HangGuard, RunningOperations, watched
 from bookie.storage.writability import Writability
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation

@@ -9,7 +9,6 @@ import pytest
 from bookie.errors import DiskFailedError
 from bookie.index.replica_state import ReplicaState
 from bookie.queued_adds import QueuedAdds
-from bookie.storage.bad_ranges import BadRanges
 from bookie.storage.overlapping import (
     COMPARISON_OVERHEAD_BYTES,
     Gaps,
@@ -17,6 +16,7 @@ from bookie.storage.overlapping import (
     OverlappingAdds,
     QueuedAdd,
 )
+from bookie.storage.reading import BadRanges
 from bookie.storage.recent import RecentEntries
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status

@@ -251,7 +251,7 @@ def test_a_search_of_the_segments_does_not_stop_the_watch_of_the_disk(
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         running = asyncio.create_task(storage.background())
-        monkeypatch.setattr("bookie.log.listing.list_records", never)
+        monkeypatch.setattr("bookie.log.replay.list_records", never)
         storage._reader.unproven[7] = 1
         await asyncio.sleep(60)
         bench.faults.capacity_bytes = 1000

@@ -1,7 +1,13 @@
 """A lent buffer has one user until its last view is released, and the pool's bytes are limited."""
 
-from bookie.wire.bodies import POOLED_BYTES_MIN, BodyPool
-from bookie.wire.frames import FRAME_BYTES_MAX, FrameAssembler, FrameKind, frame_header
+from bookie.wire.frames import (
+    FRAME_BYTES_MAX,
+    POOLED_BYTES_MIN,
+    BodyPool,
+    FrameAssembler,
+    FrameKind,
+    frame_header,
+)
 
 SIZE = 3 * POOLED_BYTES_MIN
 

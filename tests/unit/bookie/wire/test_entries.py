@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.wire.batch import build_batch
-from bookie.wire.entries import ENTRIES_HEADER_BYTES, decode_entries, encode_entries
+from bookie.wire.codec import ENTRIES_HEADER_BYTES, decode_entries, encode_entries
 from bookie.wire.errors import WireError
 from bookie.wire.messages import Status
 from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId, LedgerId

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.wire.bodies import BodyPool
+from bookie.wire.frames import BodyPool
 from broker_layer.broker_process import control_config, groups_config
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.groups.config import GroupsConfig

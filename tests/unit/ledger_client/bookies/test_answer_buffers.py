@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bookie.wire.bodies import POOLED_BYTES_MIN
+from bookie.wire.frames import POOLED_BYTES_MIN
 from ledger_client import LedgerReader, Quorum
 from ledger_client.bookies.pool import BODIES_BYTES_MAX
 from tests.support.ledger_client.cluster import TestCluster

@@ -14,9 +14,9 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from ledger_client.bookies.ledger_access import read_master_key
 from ledger_client.errors import NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError
 from metadata.ids import BookieId
+from quire.repair.ledger_access import read_master_key
 from tests.support.ledger_client.pool_setting import KEY, LEDGER, Setting
 from tests.support.ledger_client.scripted_bookie import ScriptedBookie
 

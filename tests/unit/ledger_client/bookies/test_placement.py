@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ledger_client.bookies.placement import Placement, Shortage, SpreadPolicy
-from ledger_client.bookies.quarantine import Quarantine
+from ledger_client.bookies.placement import Placement, Quarantine, Shortage, SpreadPolicy
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration

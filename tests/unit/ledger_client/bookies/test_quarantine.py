@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.bookies import quarantine as module
-from ledger_client.bookies.quarantine import BOOKIES_MAX, Quarantine
+from ledger_client.bookies import placement
+from ledger_client.bookies.placement import BOOKIES_MAX, Quarantine
 from metadata.ids import BookieId
 
 BOOKIE = BookieId("bookie-a")
@@ -53,4 +53,4 @@ def test_no_quarantine_exceeds_the_maximum(failures: list[tuple[int, float]]) ->
     for number, pause in failures:
         now += pause
         until = quarantine.record_failure(BookieId(f"bookie-{number}"), "lost", now)
-        assert now + module.SHORTEST_S <= until <= now + 30
+        assert now + placement.SHORTEST_S <= until <= now + 30

@@ -19,8 +19,7 @@ from ledger_client import (
     PlainLedgerError,
     read_key_file,
 )
-from ledger_client.encryption.key_file import KEY_FILE_BYTES_MAX
-from ledger_client.encryption.keys import cipher_to_read, sealer_to_write
+from ledger_client.encryption.keys import KEY_FILE_BYTES_MAX, cipher_to_read, sealer_to_write
 from metadata.ids import EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
     LedgerMetadata,

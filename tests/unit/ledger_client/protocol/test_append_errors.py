@@ -13,7 +13,7 @@ from ledger_client.errors import (
     TooManyFragmentsError,
     UnauthorizedError,
 )
-from ledger_client.protocol import append_errors as errors
+from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append_events import MembersChanged, ReplacementsMissing
 from metadata.ids import EntryId
 from metadata.ledgers.ledger_metadata import Fragment
@@ -34,7 +34,7 @@ LEDGER = open_ledger()
     ],
 )
 def test_some_refusals_end_the_writer(status: Status, kind: type[LedgerError] | None) -> None:
-    error = errors.final_refusal(LEDGER, A, EntryId(5), status)
+    error = e.final_refusal(LEDGER, A, EntryId(5), status)
     if kind is None:
         assert error is None
         return
@@ -49,14 +49,18 @@ def test_some_refusals_end_the_writer(status: Status, kind: type[LedgerError] | 
 def test_each_end_has_its_error() -> None:
     missing = ReplacementsMissing(2, 3, {C: "read-only"})
     found: list[tuple[LedgerError, type[LedgerError], str]] = [
-        (errors.fenced(LEDGER), LedgerFencedError, "another client fenced it"),
-        (errors.replaced(LEDGER), LedgerNotFoundError, "not those that this writer stored"),
-        (errors.fenced_by_many(LEDGER, [A, B]), LedgerError, "2 bookies fence it"),
-        (errors.refused_by_many(LEDGER, EntryId(5)), LedgerError, "batch at entry 5"),
-        (errors.too_many_fragments(LEDGER), TooManyFragmentsError, "fragments, the maximum"),
-        (errors.no_replacement(LEDGER, [A, B], missing), NotEnoughBookiesError, "2 more needed"),
+        (e.fenced(LEDGER), LedgerFencedError, "another client fenced it"),
+        (e.replaced(LEDGER), LedgerNotFoundError, "not those that this writer stored"),
+        (e.fenced_by_many(LEDGER, [A, B]), LedgerError, "2 bookies fence it"),
+        (e.refused_by_many(LEDGER, EntryId(5)), LedgerError, "batch at entry 5"),
+        (e.too_many_fragments(LEDGER), TooManyFragmentsError, "fragments, the maximum"),
         (
-            errors.not_enough_in_sync(LEDGER, (A,)),
+            e.no_replacement(LEDGER, [A, B], missing),
+            NotEnoughBookiesError,
+            "2 more needed",
+        ),
+        (
+            e.not_enough_in_sync(LEDGER, (A,)),
             NotEnoughInSyncReplicasError,
             "1 members must be",
         ),
@@ -68,13 +72,13 @@ def test_each_end_has_its_error() -> None:
 
 
 def test_a_shortage_says_what_was_needed_and_seen() -> None:
-    error = errors.no_replacement(LEDGER, [A], ReplacementsMissing(2, 3, {C: "read-only"}))
+    error = e.no_replacement(LEDGER, [A], ReplacementsMissing(2, 3, {C: "read-only"}))
     assert (error.needed, error.seen, error.excluded) == (2, 3, {str(C): "read-only"})
     assert str(C) in str(error)
 
 
 def test_a_batch_that_two_bookies_refuse_ends_the_writer() -> None:
-    refused = errors.RefusedBatches()
+    refused = e.RefusedBatches()
     assert not refused.count(EntryId(0), A)
     assert not refused.count(EntryId(0), A), "the same bookie again"
     assert not refused.count(EntryId(5), B), "another batch"

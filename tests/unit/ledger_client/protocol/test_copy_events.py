@@ -14,12 +14,12 @@ from ledger_client.errors import (
     NotEnoughBookiesError,
     UnauthorizedError,
 )
-from ledger_client.protocol.copy_events import (
+from ledger_client.protocol.copy import (
+    CopyPiece,
     copy_error,
     length_in_batch,
     refusal_error,
 )
-from ledger_client.protocol.copy_piece import CopyPiece
 from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec

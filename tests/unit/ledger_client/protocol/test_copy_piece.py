@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from bookie.wire.batch import BatchView
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import Status
 from ledger_client.digest import LedgerKeys
-from ledger_client.protocol.copy_piece import JOINED_BELOW_BYTES, JOINED_BELOW_ENTRIES, CopyPiece
+from ledger_client.protocol.copy import JOINED_BELOW_BYTES, JOINED_BELOW_ENTRIES, CopyPiece
 from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec

@@ -3,6 +3,7 @@
 import pytest
 
 from bookie.wire.messages import Status
+from ledger_client.protocol.recovery import FencePhase
 from ledger_client.protocol.recovery_events import (
     FenceAnswered,
     FenceFailed,
@@ -12,7 +13,6 @@ from ledger_client.protocol.recovery_events import (
     ReadRange,
     Undecided,
 )
-from ledger_client.protocol.recovery_fence import FencePhase
 from ledger_client.protocol.recovery_read import (
     CHUNK_ENTRIES,
     CHUNKS_OPEN_MAX,

@@ -15,7 +15,6 @@ from bookie.wire.messages import Status
 from ledger_client.protocol import (
     recovery,
     recovery_events,
-    recovery_fence,
     recovery_read,
     recovery_write,
 )
@@ -97,7 +96,7 @@ def never_fence(patch: pytest.MonkeyPatch) -> None:
         bookie.is_fenced = was
 
     patch.setattr(Model, "read", read)
-    patch.setattr(recovery_fence, "covers", lambda _quorum, known: len(known) >= 1)
+    patch.setattr(recovery, "covers", lambda _quorum, known: len(known) >= 1)
 
 
 def one_negative_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -114,7 +113,7 @@ def unknown_is_a_negative(patch: pytest.MonkeyPatch) -> None:
 
 def start_one_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        recovery_fence.FencePhase,
+        recovery.FencePhase,
         "start_entry_id",
         property(lambda self: EntryId(self._lac + 2)),
     )
@@ -181,13 +180,13 @@ def older_fragments_are_stored_as_they_were(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_starts_below_the_last_fragment(patch: pytest.MonkeyPatch) -> None:
-    original = recovery_fence.FencePhase.__init__
+    original = recovery.FencePhase.__init__
 
     def init(self: Any, quorum: Any, fragment: Any) -> None:
         original(self, quorum, fragment)
         self._lac = EntryId(-1)
 
-    patch.setattr(recovery_fence.FencePhase, "__init__", init)
+    patch.setattr(recovery.FencePhase, "__init__", init)
 
 
 def a_fence_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -258,7 +257,7 @@ def it_does_not_wait_for_the_others(patch: pytest.MonkeyPatch) -> None:
     def is_covered(self: Any) -> bool:
         return bool(self.known_positions)
 
-    patch.setattr(recovery_fence.FencePhase, "is_covered", property(is_covered))
+    patch.setattr(recovery.FencePhase, "is_covered", property(is_covered))
 
 
 def it_prefers_a_negative(patch: pytest.MonkeyPatch) -> None:

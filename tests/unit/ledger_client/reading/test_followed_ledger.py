@@ -10,7 +10,7 @@ import pytest
 
 from ledger_client.errors import LedgerNotFoundError, MetadataUnavailableError
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.lac_reading import read_lac
+from ledger_client.reading.tailing import read_lac
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import ledger_path

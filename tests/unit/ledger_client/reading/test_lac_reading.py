@@ -10,7 +10,7 @@ from bookie.wire.messages import Status
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.errors import QuorumTimeoutError, UnauthorizedError
 from ledger_client.reading.followed_ledger import FollowedLedger
-from ledger_client.reading.lac_reading import read_lac
+from ledger_client.reading.tailing import read_lac
 from tests.simulation.loop import simulation_loop
 from tests.support.ledger_client.ledger_world import LEDGER, payloads
 from tests.support.ledger_client.recovery_world import World

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bookie.wire.batch import BatchView, build_batch
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import Status
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig

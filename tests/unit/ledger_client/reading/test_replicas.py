@@ -17,9 +17,16 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.replica_comparison import ComparedRange, RangeVerdict, compare_replicas
-from ledger_client.reading.replica_entry import DigestVerdict, read_stored_entry
-from ledger_client.reading.replica_reading import ReadOutcome, ReplicaPiece, ReplicaReading
+from ledger_client.reading.replica_reading import (
+    ComparedRange,
+    DigestVerdict,
+    RangeVerdict,
+    ReadOutcome,
+    ReplicaPiece,
+    ReplicaReading,
+    compare_replicas,
+    read_stored_entry,
+)
 from ledger_client.reading.verification import verify_replicas
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.entry_ranges import Range, merged

@@ -9,7 +9,7 @@ from bookie.wire.messages import LacReply, ReadLac
 from ledger_client.bookies.pool import CallFailure
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import ClientClosedError
-from ledger_client.recovery.late_fences import FENCE_FOR_S, LateFences
+from ledger_client.recovery.unclean_recovery import FENCE_FOR_S, LateFences
 from metadata.ids import BookieId
 from quire.server.overriding import override
 from tests.simulation.loop import run_simulation, simulation_loop

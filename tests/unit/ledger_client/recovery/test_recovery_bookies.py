@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from bookie.wire.entries import Entries
+from bookie.wire.codec import Entries
 from bookie.wire.messages import FenceWithoutKey, LacReply, ReadEntries, ReadLac, Status
 from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.recovery.recoverer import KeylessBookies

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from typing_extensions import override
 
-from ledger_client.bookies.latency import RecentLatency
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
 from ledger_client.observability import BookieSuspected, ClientEvent, Observer
+from ledger_client.protocol.suspicion import RecentLatency
 from ledger_client.writing.pacing import Call, Slices
 from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from metadata.ids import BookieId, LedgerId

@@ -15,8 +15,7 @@ from ledger_client.copying import (
     StoredMetadata,
 )
 from ledger_client.errors import EntryNotFoundError, QuorumTimeoutError
-from ledger_client.protocol.copy_events import copy_error
-from ledger_client.protocol.copy_piece import CopyPiece
+from ledger_client.protocol.copy import CopyPiece, copy_error
 from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.jobs import JobState

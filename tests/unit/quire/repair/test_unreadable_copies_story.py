@@ -6,7 +6,7 @@ import pytest
 
 from ledger_client.copying import CopyTarget, RangeCopier
 from ledger_client.errors import EntryNotFoundError, QuorumTimeoutError
-from ledger_client.protocol.copy_piece import CopyPiece
+from ledger_client.protocol.copy import CopyPiece
 from metadata.ids import BookieId, EntryId
 from metadata.repair.jobs import JobState
 from metadata.repair.settings_store import RepairSettingsStore

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.bookies.latency import LOWEST_S, REMEMBERED_COUNT, RecentLatency
+from ledger_client.protocol.suspicion import LOWEST_S, REMEMBERED_COUNT, RecentLatency
 
 latencies = st.lists(
     st.floats(min_value=0, max_value=60, allow_nan=False), min_size=1, max_size=200

@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 from ledger_client.errors import ClientClosedError, LedgerError
-from ledger_client.own_loop import ForkGuard
+from ledger_client.handle import ForkGuard
 
 JOIN_TIMEOUT_S: Final = 5.0
 
