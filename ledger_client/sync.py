@@ -22,19 +22,14 @@ from ledger_client.chains import ChainInfo
 from ledger_client.config import ClientConfig
 from ledger_client.encryption.keys import Encryption, StoredPayloads
 from ledger_client.errors import ClientClosedError, LedgerError, MetadataUnavailableError
-from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import ClientStats, EventCallback
-from ledger_client.reading.many_ledgers import LedgerRange, RangePart
 from ledger_client.reading.reader import LedgerReader as AsyncReader
-from ledger_client.recovery.abandoned_recovery import AbandonedLedgers, AbandonedRecovered
 from ledger_client.replication import Quorum
 from ledger_client.sync_handles import LedgerReader, LedgerWriter
-from ledger_client.sync_loop import BackgroundLoop, iterate
+from ledger_client.sync_loop import BackgroundLoop, BlockingHandle, blocking, iterate, iterating
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
-from metadata.ids import LedgerId
-from metadata.ledgers.chain import ChainLink, LinkedLedger
-from metadata.ledgers.chain_store import Published
+from metadata.ledgers.chain import ChainLink
 from metadata.ledgers.payload_encryption import PayloadEncryption
 
 __all__ = ["Chain", "LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
@@ -45,35 +40,36 @@ RETRY_S: Final = 0.5
 UNSEEN_MAX_S: Final = 60.0
 
 
-class Chain(Handle):
+class Chain(BlockingHandle):
     """One chain, by name: `ledger_client.Chain` for threads."""
+
+    _handle: chains.Chain
 
     def __init__(self, background: BackgroundLoop, chain: chains.Chain) -> None:
         self._background = background
-        self._chain = chain
-
-    def _description(self) -> str:  # type: ignore[explicit-override]
-        return f"over {self._chain!r}"
+        self._handle = chain
 
     @property
     def name(self) -> str:
         """The chain's name."""
-        return self._chain.name
+        return self._handle.name
 
     @property
     def custom_metadata(self) -> dict[str, str]:
         """Custom metadata for a ledger to be published in this chain: the ledger is collected if it
         is never published.
         """
-        return self._chain.custom_metadata
+        return self._handle.custom_metadata
 
-    def create(self, *, exist_ok: bool = False, timeout: float | None = None) -> None:
-        """Create an empty chain."""
-        self._background.run(self._chain.create(exist_ok=exist_ok, timeout=timeout))
-
-    def info(self, *, timeout: float | None = None) -> ChainInfo:
-        """Return the current head of the chain."""
-        return self._background.run(self._chain.info(timeout=timeout))
+    create = blocking(chains.Chain.create)
+    info = blocking(chains.Chain.info)
+    publish = blocking(chains.Chain.publish)
+    last_batch = blocking(chains.Chain.last_batch)
+    withdraw = blocking(chains.Chain.withdraw)
+    trim = blocking(chains.Chain.trim)
+    collect = blocking(chains.Chain.collect)
+    wait_changed = blocking(chains.Chain.wait_changed)
+    delete = blocking(chains.Chain.delete)
 
     def links(
         self, first_index: int, end_index: int, *, timeout: float | None = None
@@ -81,63 +77,14 @@ class Chain(Handle):
         """Yield the links `first_index`..`end_index` - 1 with their indices; None for a link that
         was collected.
         """
-        pages = self._chain.link_pages(first_index, end_index, timeout=timeout)
+        pages = self._handle.link_pages(first_index, end_index, timeout=timeout)
         return joined.from_iterable(iterate(self._background, pages))
-
-    def publish(
-        self,
-        ledgers: Iterable[LedgerInfo | LinkedLedger],
-        *,
-        application: str = "",
-        batch: int | None = None,
-        replaces: bool = False,
-        timeout: float | None = None,
-    ) -> Published:
-        """Link ledgers as one link at the end of the chain: all of them, or none."""
-        work = self._chain.publish(
-            ledgers, application=application, batch=batch, replaces=replaces, timeout=timeout
-        )
-        return self._background.run(work)
-
-    def last_batch(self, application: str, *, timeout: float | None = None) -> int | None:
-        """Return the last published batch of an application, or None."""
-        return self._background.run(self._chain.last_batch(application, timeout=timeout))
-
-    def withdraw(
-        self, ledger_ids: Iterable[int], *, since_index: int, timeout: float | None = None
-    ) -> list[LedgerId]:
-        """Delete ledgers that are not linked; return the deleted ones."""
-        work = self._chain.withdraw(ledger_ids, since_index=since_index, timeout=timeout)
-        return self._background.run(work)
-
-    def trim(self, first_index: int, *, timeout: float | None = None) -> ChainInfo:
-        """Remove the links below `first_index` from the chain."""
-        return self._background.run(self._chain.trim(first_index, timeout=timeout))
-
-    def collect(
-        self,
-        grace_s: float,
-        *,
-        on_deleted: Callable[[LedgerId], None] | None = None,
-        timeout: float | None = None,
-    ) -> int:
-        """Delete old ledgers that were written for this chain and are not linked in it."""
-        work = self._chain.collect(grace_s, on_deleted=on_deleted, timeout=timeout)
-        return self._background.run(work)
-
-    def wait_changed(self, known: ChainInfo, *, timeout: float) -> ChainInfo:
-        """Return once the chain differs from `known`, or the time is up."""
-        return self._background.run(self._chain.wait_changed(known, timeout=timeout))
 
     def follow(self) -> "FollowedChain":
         """Read the chain now, and keep its head up to date in the background. Raises
         ChainNotFoundError.
         """
-        return FollowedChain(self._background, self._chain, self.info())
-
-    def delete(self, *, timeout: float | None = None) -> None:
-        """Delete the chain but not its ledgers."""
-        self._background.run(self._chain.delete(timeout=timeout))
+        return FollowedChain(self._background, self._handle, self.info())
 
 
 class FollowedChain:
@@ -180,8 +127,10 @@ class FollowedChain:
                 return
 
 
-class LedgerClient(Handle):
+class LedgerClient(BlockingHandle):
     """Opens ledgers of one cluster: `ledger_client.LedgerClient` for threads."""
+
+    _handle: asynchronous.LedgerClient
 
     def __init__(
         self,
@@ -218,7 +167,7 @@ class LedgerClient(Handle):
         async def made() -> asynchronous.LedgerClient:
             return make()
 
-        client._client = client._background.run(made())  # noqa: SLF001
+        client._handle = client._background.run(made())  # noqa: SLF001
         return client
 
     def create_ledger(
@@ -233,7 +182,7 @@ class LedgerClient(Handle):
         timeout: float | None = None,
     ) -> LedgerWriter:
         """Create a ledger and open it for writing."""
-        opening = self._client.create_ledger(
+        opening = self._handle.create_ledger(
             quorum,
             ledger_id=ledger_id,
             digest=digest,
@@ -257,7 +206,7 @@ class LedgerClient(Handle):
         timeout: float | None = None,
     ) -> LedgerReader:
         """Open a ledger for reading; never fences."""
-        opening = self._client.open_ledger(
+        opening = self._handle.open_ledger(
             ledger_id, password=password, encryption=encryption, timeout=timeout
         )
 
@@ -266,115 +215,45 @@ class LedgerClient(Handle):
 
         return LedgerReader(self._background, self._background.run(opened()))
 
-    def recover_ledger(
-        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
-    ) -> LedgerInfo:
-        """Fence a ledger's writer, recover the confirmed entries, and close the ledger."""
-        work = self._client.recover_ledger(ledger_id, password=password, timeout=timeout)
-        return self._background.run(work)
-
-    def recover_ledger_unclean(
-        self,
-        ledger_id: int,
-        *,
-        password: bytes = b"",
-        timeout: float | None = None,
-        even_if_writer_lives: bool = False,
-    ) -> LedgerInfo:
-        """Recover a ledger in in-sync mode, giving up what no replica can return (rule 11.6)."""
-        work = self._client.recover_ledger_unclean(
-            ledger_id,
-            password=password,
-            timeout=timeout,
-            even_if_writer_lives=even_if_writer_lives,
-        )
-        return self._background.run(work)
-
-    def wait_for_fences(self, ledger_id: int, *, timeout: float | None = None) -> tuple[str, ...]:
-        """Wait until every member has fenced a ledger that this client recovered uncleanly."""
-        return self._background.run(self._client.wait_for_fences(ledger_id, timeout=timeout))
-
-    def abandoned_ledgers(
-        self, ledger_ids: Iterable[int], *, password: bytes = b"", timeout: float | None = None
-    ) -> AbandonedLedgers:
-        """Return which of these ledgers have no writer, no end, and entries that readers do not
-        see.
-        """
-        work = self._client.abandoned_ledgers(ledger_ids, password=password, timeout=timeout)
-        return self._background.run(work)
-
-    def recover_abandoned(
-        self, ledger_ids: Iterable[int], *, password: bytes = b"", timeout: float | None = None
-    ) -> AbandonedRecovered:
-        """Recover those of these ledgers whose writers are gone."""
-        work = self._client.recover_abandoned(ledger_ids, password=password, timeout=timeout)
-        return self._background.run(work)
-
-    def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
-        """Return a ledger as currently stored."""
-        return self._background.run(self._client.ledger_info(ledger_id, timeout=timeout))
+    recover_ledger = blocking(asynchronous.LedgerClient.recover_ledger)
+    recover_ledger_unclean = blocking(asynchronous.LedgerClient.recover_ledger_unclean)
+    wait_for_fences = blocking(asynchronous.LedgerClient.wait_for_fences)
+    abandoned_ledgers = blocking(asynchronous.LedgerClient.abandoned_ledgers)
+    recover_abandoned = blocking(asynchronous.LedgerClient.recover_abandoned)
+    ledger_info = blocking(asynchronous.LedgerClient.ledger_info)
+    read_ranges = iterating(asynchronous.LedgerClient.read_ranges)
+    delete_ledger = blocking(asynchronous.LedgerClient.delete_ledger)
+    list_chains = blocking(asynchronous.LedgerClient.list_chains)
 
     def ledger_infos(
         self, ledger_ids: Iterable[int], *, timeout: float | None = None
     ) -> Iterator[LedgerInfo | None]:
         """Yield many ledgers as currently stored, in the given order; None for an unknown one."""
-        pages = self._client.ledger_info_pages(ledger_ids, timeout=timeout)
+        pages = self._handle.ledger_info_pages(ledger_ids, timeout=timeout)
         return joined.from_iterable(iterate(self._background, pages))
-
-    def read_ranges(
-        self,
-        ranges: Iterable[LedgerRange],
-        *,
-        password: bytes = b"",
-        encryption: Encryption | StoredPayloads | None = None,
-        chunk_bytes: int = asynchronous.CHUNK_BYTES,
-        timeout: float | None = None,
-    ) -> Iterator[list[RangePart]]:
-        """Yield the entries of ranges of many ledgers, in order, in lists of about
-        `chunk_bytes`.
-        """
-        items = self._client.read_ranges(
-            ranges,
-            password=password,
-            encryption=encryption,
-            chunk_bytes=chunk_bytes,
-            timeout=timeout,
-        )
-        return iterate(self._background, items)
 
     def list_ledgers(self, *, start: int = 0, timeout: float | None = None) -> Iterator[LedgerInfo]:
         """Yield every ledger from id `start` on, in order of ids."""
-        pages = self._client.ledger_pages(start=start, timeout=timeout)
+        pages = self._handle.ledger_pages(start=start, timeout=timeout)
         return joined.from_iterable(iterate(self._background, pages))
-
-    def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:
-        """Delete a ledger, whatever its state."""
-        self._background.run(self._client.delete_ledger(ledger_id, timeout=timeout))
 
     def chain(self, name: str) -> Chain:
         """Return a handle of the chain with this name, which need not exist yet."""
-        return Chain(self._background, self._client.chain(name))
-
-    def list_chains(self, *, timeout: float | None = None) -> list[str]:
-        """Return the names of all chains, sorted."""
-        return self._background.run(self._client.list_chains(timeout=timeout))
+        return Chain(self._background, self._handle.chain(name))
 
     def stats(self) -> ClientStats:
         """Return a snapshot of the client's counters."""
-        return self._client.stats()
+        return self._handle.stats()
 
     def close(self) -> None:
         """Close every open handle and end the client and its thread. Another call does nothing."""
         try:
-            self._background.run(self._client.aclose())
+            self._background.run(self._handle.aclose())
         except ClientClosedError:
             return
         self._background.stop()
 
     aclose = close
-
-    def _description(self) -> str:  # type: ignore[explicit-override]
-        return f"over {self._client!r}"
 
     def __enter__(self) -> Self:
         return self
@@ -384,4 +263,4 @@ class LedgerClient(Handle):
 
     def _begin(self, client: asynchronous.LedgerClient) -> None:
         self._background = BackgroundLoop()
-        self._client = client
+        self._handle = client

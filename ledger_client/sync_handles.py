@@ -18,12 +18,10 @@ from itertools import accumulate, islice
 from types import TracebackType
 from typing import Final, Self
 
-from ledger_client.batches import Entry, EntryBatch
 from ledger_client.errors import LedgerError, append_timed_out
-from ledger_client.handle import Handle
 from ledger_client.info import LedgerInfo
 from ledger_client.reading.reader import LedgerReader as AsyncReader
-from ledger_client.sync_loop import BackgroundLoop, iterate, wait
+from ledger_client.sync_loop import BackgroundLoop, BlockingHandle, blocking, iterating, wait
 from ledger_client.writing.admission import EntryLike
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
 from metadata.ids import BookieId, EntryId, LedgerId
@@ -78,62 +76,64 @@ under way at a time.
 """
 
 
-class LedgerWriter(Handle):
+class LedgerWriter(BlockingHandle):
     """Appends to one open ledger. Leaving its block closes the ledger."""
+
+    _handle: AsyncWriter
 
     def __init__(self, background: BackgroundLoop, writer: AsyncWriter) -> None:
         self._background = background
-        self._writer = writer
+        self._handle = writer
         self._order = CallOrder(background, writer.ledger_id)
 
     @property
     def id(self) -> int:
         """The ledger's id."""
-        return self._writer.id
+        return self._handle.id
 
     @property
     def ledger_id(self) -> int:
         """The same as `id`."""
-        return self._writer.ledger_id
+        return self._handle.ledger_id
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
         """In in-sync mode, the members that hold every entry, are alive and do not lag."""
-        return self._writer.in_sync
+        return self._handle.in_sync
 
     @property
     def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
         """Ranges (first, last) of confirmed entries that are not on their complete write quorum."""
-        return self._writer.under_replicated
+        return self._handle.under_replicated
 
     @property
     def fully_replicated_to(self) -> EntryId:
         """All entries up to this one are on their write quorum, except those in
         `under_replicated`.
         """
-        return self._writer.fully_replicated_to
+        return self._handle.fully_replicated_to
 
     @property
     def last_confirmed(self) -> int:
         """The LAC: this entry and all before it are acknowledged; -1 before the first."""
-        return self._writer.last_confirmed
+        return self._handle.last_confirmed
 
     @property
     def last_pushed(self) -> int:
         """The last assigned entry id; -1 before the first."""
-        return self._writer.last_pushed
+        return self._handle.last_pushed
 
     @property
     def info(self) -> LedgerInfo:
         """The ledger as stored, as far as this writer knows."""
-        return self._writer.info
+        return self._handle.info
 
     def append(self, data: EntryLike, *, timeout: float | None = None) -> int:
         """Append one entry; return its id once it is confirmed. `timeout` limits first the wait for
         earlier calls of other threads, then the append.
         """
         with self._order.turn(timeout):
-            outcome = self._background.start(self._writer.append(data, timeout=timeout))
+            outcome = self._background.start(self._handle.append(data, timeout=timeout))
         return wait(outcome)
 
     def append_nowait(self, data: EntryLike) -> Future[int]:
@@ -142,7 +142,7 @@ class LedgerWriter(Handle):
         confirmed.set_running_or_notify_cancel()  # an append cannot be cancelled
 
         async def admit() -> None:
-            handle = self._writer.append_nowait(data)
+            handle = self._handle.append_nowait(data)
             handle.add_done_callback(lambda done: _copy_outcome(done, confirmed))
 
         with self._order.turn():
@@ -155,7 +155,7 @@ class LedgerWriter(Handle):
         """
         first, count = -1, 0
         pending: list[Future[range]] = []
-        whole = _Parts(self._writer)
+        whole = _Parts(self._handle)
         try:
             with self._order.turn():  # other calls come before or after the complete range
                 for chunk in _chunks(entries):
@@ -180,28 +180,15 @@ class LedgerWriter(Handle):
             raise
         return range(max(first, 0), max(first, 0) + count)
 
-    def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
-        """Return once an entry is on its complete write quorum."""
-        self._background.run(self._writer.wait_fully_replicated(entry_id, timeout=timeout))
-
-    def close(self, *, timeout: float | None = None) -> None:
-        """Wait for pending appends and close the ledger at its LAC."""
-        self._background.run(self._writer.aclose(timeout=timeout))
-
-    def abort(self, *, timeout: float | None = None) -> None:
-        """Close the ledger at its LAC without waiting."""
-        self._background.run(self._writer.abort(timeout=timeout))
-
-    aclose = close
+    wait_fully_replicated = blocking(AsyncWriter.wait_fully_replicated)
+    close = aclose = blocking(AsyncWriter.aclose)
+    abort = blocking(AsyncWriter.abort)
 
     def __del__(self) -> None:
         """Warn of a writer that was not closed: its ledger stays open until its client ends."""
-        writer: AsyncWriter | None = getattr(self, "_writer", None)
+        writer: AsyncWriter | None = getattr(self, "_handle", None)
         if writer is not None and not writer.has_ended and self._background.is_running:
             self._warn_dropped()
-
-    def _description(self) -> str:  # type: ignore[explicit-override]
-        return f"over {self._writer!r}"
 
     def __enter__(self) -> Self:
         return self
@@ -212,81 +199,48 @@ class LedgerWriter(Handle):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._background.run(self._writer.__aexit__(kind, error, traceback))
+        self._background.run(self._handle.__aexit__(kind, error, traceback))
 
 
-class LedgerReader(Handle):
+class LedgerReader(BlockingHandle):
     """Reads one ledger. Each iterator belongs to one thread."""
+
+    _handle: AsyncReader
 
     def __init__(self, background: BackgroundLoop, reader: AsyncReader) -> None:
         self._background = background
-        self._reader = reader
+        self._handle = reader
         self._following: Future[None] | None = None
 
     @property
     def id(self) -> int:
         """The ledger's id."""
-        return self._reader.id
+        return self._handle.id
 
     @property
     def info(self) -> LedgerInfo:
         """The ledger's metadata as last read."""
-        return self._reader.info
+        return self._handle.info
 
     @property
     def is_closed(self) -> bool:
         """Whether the ledger is closed."""
-        return self._reader.is_closed
+        return self._handle.is_closed
 
     @property
     def last_confirmed(self) -> int:
         """The last readable entry; -1 if there is none."""
-        return self._reader.last_confirmed
+        return self._handle.last_confirmed
 
-    def learn_last_confirmed(self, *, timeout: float | None = None) -> int:
-        """Return `last_confirmed`; ask the bookies first if none of them has told a LAC yet."""
-        return self._background.run(self._reader.learn_last_confirmed(timeout=timeout))
-
-    def refresh_last_confirmed(self, *, timeout: float | None = None) -> int:
-        """Request the LAC from bookies; return it."""
-        return self._background.run(self._reader.refresh_last_confirmed(timeout=timeout))
-
-    def agreed_last(self, *, timeout: float | None = None) -> int:
-        """Return the LAC once it includes all that any client's writer had acknowledged before."""
-        return self._background.run(self._reader.agreed_last(timeout=timeout))
-
-    def read(
-        self,
-        first: int = 0,
-        last: int | None = None,
-        *,
-        agreed: bool = False,
-        timeout: float | None = None,
-    ) -> Iterator[EntryBatch]:
-        """Yield the batches of entries first..last, both included; `agreed` as for the other
-        reader: up to an end that includes all that was acknowledged before the call.
-        """
-        items = self._reader.read(first, last, agreed=agreed, timeout=timeout)
-        return iterate(self._background, items)
-
-    def read_unconfirmed(
-        self, first: int, last: int, *, timeout: float | None = None
-    ) -> Iterator[EntryBatch]:
-        """Yield batches as `read` does, also beyond the LAC."""
-        items = self._reader.read_unconfirmed(first, last, timeout=timeout)
-        return iterate(self._background, items)
-
-    def read_entry(self, entry_id: int, *, timeout: float | None = None) -> Entry:
-        """Return one entry."""
-        return self._background.run(self._reader.read_entry(entry_id, timeout=timeout))
-
-    def tail(self, start: int = 0, *, timeout: float | None = None) -> Iterator[EntryBatch]:
-        """Yield batches as entries are confirmed; end when the ledger is closed and fully read."""
-        return iterate(self._background, self._reader.tail(start, timeout=timeout))
-
-    def wait_confirmed(self, beyond: int, *, timeout: float) -> int:
-        """Return the LAC once it is above `beyond`, the ledger is closed, or the time is up."""
-        return self._background.run(self._reader.wait_confirmed(beyond, timeout=timeout))
+    learn_last_confirmed = blocking(AsyncReader.learn_last_confirmed)
+    refresh_last_confirmed = blocking(AsyncReader.refresh_last_confirmed)
+    agreed_last = blocking(AsyncReader.agreed_last)
+    read = iterating(AsyncReader.read)
+    read_unconfirmed = iterating(AsyncReader.read_unconfirmed)
+    read_entry = blocking(AsyncReader.read_entry)
+    tail = iterating(AsyncReader.tail)
+    wait_confirmed = blocking(AsyncReader.wait_confirmed)
+    close = aclose = blocking(AsyncReader.aclose)
 
     def follow(self) -> None:
         """Keep `last_confirmed` up to date in the background, until the ledger or this handle is
@@ -306,18 +260,9 @@ class LedgerReader(Handle):
         return failure if isinstance(failure, LedgerError) else None
 
     async def _follow(self) -> None:
-        while not self._reader.is_closed:
-            lac = self._reader.last_confirmed
-            await self._reader.wait_confirmed(lac, timeout=FOLLOW_STEP_S)
-
-    def close(self) -> None:
-        """Stop following the ledger."""
-        self._background.run(self._reader.aclose())
-
-    aclose = close
-
-    def _description(self) -> str:  # type: ignore[explicit-override]
-        return f"over {self._reader!r}"
+        while not self._handle.is_closed:
+            lac = self._handle.last_confirmed
+            await self._handle.wait_confirmed(lac, timeout=FOLLOW_STEP_S)
 
     def __enter__(self) -> Self:
         return self

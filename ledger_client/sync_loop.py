@@ -1,6 +1,7 @@
-"""Event loop in a background thread, for blocking callers.
+"""Event loop in a background thread, for blocking callers; and the methods of their handles, made
+from the methods of the asynchronous ones.
 
-Leaves the work that runs there to `sync` and `sync_handles`.
+Leaves the handles to `sync` and `sync_handles`.
 
 Invariants: work started by one thread begins in that order; work that is started ends, also while
 another thread stops the loop; in a forked child, calls fail instead of waiting for a thread, or a
@@ -9,15 +10,17 @@ lock of one, that does not exist there.
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ledger_client.errors import ClientClosedError, LedgerError
-from ledger_client.handle import ForkGuard
+from ledger_client.handle import ForkGuard, Handle
 
 JOIN_TIMEOUT_S: Final = 5.0
 
+ParametersT = ParamSpec("ParametersT")
 ResultT = TypeVar("ResultT")
 
 
@@ -136,3 +139,47 @@ def iterate(background: BackgroundLoop, items: AsyncIterator[ResultT]) -> Iterat
             yield item  # type: ignore[misc]  # it is not `end`
     finally:
         background.run(closed())
+
+
+class BlockingHandle(Handle):
+    """A handle for threads: it passes calls on to a handle of the asynchronous client."""
+
+    _background: BackgroundLoop
+    _handle: Any
+    """The other handle, which is used only on the loop."""
+
+    def _description(self) -> str:  # type: ignore[explicit-override]
+        return f"over {self._handle!r}"
+
+
+def blocking(
+    method: Callable[Concatenate[Any, ParametersT], Coroutine[Any, Any, ResultT]],
+) -> Callable[Concatenate[BlockingHandle, ParametersT], ResultT]:
+    """Return the method of a blocking handle that calls this method of the other handle, and
+    returns its outcome.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def call(
+        self: BlockingHandle, /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
+    ) -> ResultT:
+        work: Coroutine[Any, Any, ResultT] = getattr(self._handle, name)(*args, **kwargs)
+        return self._background.run(work)
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[Any, ParametersT], AsyncIterator[ResultT]],
+) -> Callable[Concatenate[BlockingHandle, ParametersT], Iterator[ResultT]]:
+    """Return the method of a blocking handle that yields what this method of the other one does."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(
+        self: BlockingHandle, /, *args: ParametersT.args, **kwargs: ParametersT.kwargs
+    ) -> Iterator[ResultT]:
+        return iterate(self._background, getattr(self._handle, name)(*args, **kwargs))
+
+    return call

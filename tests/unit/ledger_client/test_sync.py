@@ -3,8 +3,9 @@
 import os
 import pickle
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from typing import Any, TypeVar
 
 import pytest
@@ -22,10 +23,13 @@ from ledger_client import (
     LedgerFencedError,
     LedgerNotFoundError,
     Quorum,
+    chains,
     sync_handles,
 )
 from ledger_client import LedgerClient as AsyncClient
-from ledger_client.sync import LedgerClient, LedgerReader, LedgerWriter
+from ledger_client.reading.reader import LedgerReader as AsyncReader
+from ledger_client.sync import Chain, LedgerClient, LedgerReader, LedgerWriter
+from ledger_client.writing.writer import LedgerWriter as AsyncWriter
 from tests.support.ledger_client.cluster import TestCluster
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
@@ -319,3 +323,45 @@ def test_a_writer_that_is_dropped_warns_and_handles_say_what_they_are(blocking: 
     dropped[0].append(b"a")
     with pytest.warns(ResourceWarning, match="last confirmed 0, open>> was dropped and is not"):
         dropped.clear()
+
+
+ASYNC_ALONE: dict[type[object], set[str]] = {
+    AsyncClient: {"from_parts", "ledger_info_pages", "ledger_pages"},
+    chains.Chain: {"link_pages"},
+    AsyncReader: {"start"},
+    AsyncWriter: {
+        "append_followed",
+        "expect_stored",
+        "follow",
+        "has_ended",
+        "is_usable",
+        "members",
+        "stop",
+    },
+}
+"""Names that the blocking classes leave out: lists of pages, and parts for other modules."""
+
+
+@pytest.mark.parametrize(
+    ("asynchronous", "blocking"),
+    [
+        (AsyncClient, LedgerClient),
+        (chains.Chain, Chain),
+        (AsyncReader, LedgerReader),
+        (AsyncWriter, LedgerWriter),
+    ],
+)
+def test_each_call_has_the_same_arguments_in_both_faces(
+    asynchronous: type[object], blocking: type[object]
+) -> None:
+    names = {name for name in vars(asynchronous) if not name.startswith("_")}
+    assert names - {*vars(blocking)} == ASYNC_ALONE[asynchronous]
+    for name in names - ASYNC_ALONE[asynchronous]:
+        one, other = vars(asynchronous)[name], vars(blocking)[name]
+        if not isinstance(one, property):
+            assert arguments_of(one) == arguments_of(other), name
+
+
+def arguments_of(method: Callable[..., object]) -> list[tuple[str, object, object]]:
+    parameters = signature(method).parameters.values()
+    return [(each.name, each.kind, each.default) for each in parameters]
