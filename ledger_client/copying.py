@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
@@ -46,9 +47,9 @@ from ledger_client.protocol.copy import (
 from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.range_reader import RangeReader, find_length_before
 from ledger_client.reading.verified_entries import verify_entries
-from metadata.backoff import Backoff
+from metadata.backoff import until_answered
 from metadata.cancelling import cancel_and_wait
-from metadata.errors import MetadataError, StoreUnavailableError, VersionConflictError
+from metadata.errors import MetadataError, VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from metadata.ledgers.ledger_store import LedgerStore
@@ -526,12 +527,8 @@ class FragmentCopier:
 
     async def _stored_now(self) -> StoredMetadata:
         """Read the metadata; repeat while the store is not available."""
-        backoff = Backoff(self._rng)
-        while True:
-            try:
-                return await self._ledgers.get(self._ledger_id, fresh=True)
-            except StoreUnavailableError:
-                await asyncio.sleep(backoff.next_s())
+        read = partial(self._ledgers.get, self._ledger_id, fresh=True)
+        return await until_answered(self._rng, read)
 
     @asynccontextmanager
     async def _metadata_call(self, what: str) -> AsyncIterator[None]:

@@ -15,13 +15,14 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import Final, NewType
 
 from bookie.server.client_logins import ClientLogins
-from metadata.backoff import Backoff
-from metadata.errors import MetadataError, NodeNotFoundError, StoreUnavailableError
+from metadata.backoff import until_answered
+from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import LedgerId
 from metadata.ledgers.chain import CHAIN_NAME
 from metadata.ledgers.ledger_metadata import LedgerMetadata
@@ -338,12 +339,7 @@ class LedgerAuthorizer:
         return changed
 
     async def _read(self, ledger_id: LedgerId) -> LedgerMetadata | None:
-        backoff = Backoff(self._rng)
-        while True:
-            try:
-                return await self._read_once(ledger_id)
-            except StoreUnavailableError:
-                await asyncio.sleep(backoff.next_s())
+        return await until_answered(self._rng, partial(self._read_once, ledger_id))
 
     async def _read_once(self, ledger_id: LedgerId) -> LedgerMetadata | None:
         # An owner never changes, so an older answer is as good; only a new ledger may be unknown.

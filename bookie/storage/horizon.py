@@ -10,16 +10,16 @@ that misses a trimmed tombstone knows that the id is at or below the horizon.
 Source: protocol rule 10.3.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
+from functools import partial
 from random import Random
 from typing import Final
 
 from bookie.index.index import Index
 from bookie.storage.ledgers import Ledgers
-from metadata.backoff import Backoff
-from metadata.errors import NodeNotFoundError, StoreUnavailableError
+from metadata.backoff import until_answered
+from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
@@ -84,12 +84,7 @@ def standing_reader(ledgers: LedgerStore, bookie_id: BookieId, rng: Random) -> S
     """
 
     async def read(ledger_id: LedgerId) -> Standing:
-        backoff = Backoff(rng)
-        while True:
-            try:
-                return await read_once(ledger_id)
-            except StoreUnavailableError:
-                await asyncio.sleep(backoff.next_s())
+        return await until_answered(rng, partial(read_once, ledger_id))
 
     async def read_once(ledger_id: LedgerId) -> Standing:
         standing = await standing_by(ledger_id, is_agreed=False)

@@ -12,6 +12,7 @@ Source: protocol section 7, rules 4.2 and 9.14; api design, "Errors".
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Final, Protocol, TypeVar, assert_never
 
@@ -42,11 +43,10 @@ from ledger_client.reading.followed_ledger import FollowedLedger
 from ledger_client.reading.range_reader import EntryReads, RangeReader, find_length_before
 from ledger_client.reading.verified_entries import verify_entries
 from ledger_client.tasks import BackgroundTasks
-from metadata.backoff import Backoff
+from metadata.backoff import Backoff, until_answered
 from metadata.errors import (
     MetadataError,
     NodeNotFoundError,
-    StoreUnavailableError,
     VersionConflictError,
 )
 from metadata.ids import (
@@ -609,13 +609,9 @@ class Recoverer:
 
     async def _metadata_now(self) -> StoredMetadata:
         """Read the metadata; repeat while the store is not available."""
-        backoff = Backoff(self._rng)
         self._metadata_calls += 1
         try:
-            while True:
-                try:
-                    return await self._ledgers.get(self._ledger_id, fresh=True)
-                except StoreUnavailableError:
-                    await asyncio.sleep(backoff.next_s())
+            read = partial(self._ledgers.get, self._ledger_id, fresh=True)
+            return await until_answered(self._rng, read)
         finally:
             self._metadata_calls -= 1
