@@ -44,10 +44,10 @@ def within(ranges: Sequence[Range], first: int, last: int) -> list[Range]:
     """Return the parts of ranges that are in first..last."""
     found: list[Range] = []
     for index in range(_first_ending_at(ranges, first), len(ranges)):
-        low, high = ranges[index]
-        if low > last:
+        low, high = max(ranges[index][0], first), min(ranges[index][1], last)
+        if low > high:
             break
-        found.append((max(low, first), min(high, last)))
+        found.append((low, high))
     return found
 
 

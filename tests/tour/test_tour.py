@@ -27,7 +27,7 @@ from quire.local.secure_directory import SecureDirectory
 from quire.local_cluster import BOOKIE_SECURITY
 from tests.integration.quire.command import RunningCluster, run_as_user, start_cluster
 from tests.integration.quire.identity.known_clients import read_all
-from tests.until import WAIT_S
+from tests.until import WAIT_S, until
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
 SEED = 7
@@ -222,8 +222,9 @@ def test_metadata_is_dumped_and_checked(cluster: RunningCluster) -> None:
     assert cluster.run("metadata", "check").returncode == 0
 
 
-def test_health_and_versions(cluster: RunningCluster) -> None:
-    assert cluster.run("cluster", "health").returncode == 0
+async def test_health_and_versions(cluster: RunningCluster) -> None:
+    # On a busy machine a member of an open ledger may be late, leave, and be copied to again.
+    await until(lambda: cluster.run("cluster", "health").returncode == 0)
     assert cluster.json("cluster", "version")["state"].startswith("All ")
 
 
