@@ -21,27 +21,27 @@ from typing import Final
 
 from broker_layer.administration import topic_admin_handlers
 from broker_layer.administration.acl_admin import AclAdmin
-from broker_layer.administration.moving_ledgers import MovingLedgers
-from broker_layer.administration.mutation_quota import MutationQuota
+from broker_layer.administration.reassignments import MovingLedgers
 from broker_layer.administration.spreading import TopicSpreading
-from broker_layer.control.bookie_states import BookieStates
+from broker_layer.administration.topic_admin import MutationQuota
+from broker_layer.control.bookie_states import BookieStates, LiveBookies
 from broker_layer.control.cluster_view import ClusterView, ViewSources
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
+from broker_layer.control.led_partitions import LedPartitions, ReplicaReports, RetentionTimer
+from broker_layer.control.ledger_erasing import LedgerSweeper, TopicEraser
 from broker_layer.control.ledger_health import LedgerHealth
-from broker_layer.control.ledger_sweeping import LedgerSweeper
-from broker_layer.control.live_bookies import LiveBookies
-from broker_layer.control.partition_existence import PartitionExistence
 from broker_layer.control.partition_manager import PartitionManager
-from broker_layer.control.partition_opener import CoordinatorPartitions, PartitionOpener
-from broker_layer.control.partition_table import LedPartitions
-from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
+from broker_layer.control.partition_opener import (
+    CoordinatorPartitions,
+    PartitionExistence,
+    PartitionOpener,
+)
 from broker_layer.control.topic_changes import TopicChangeParts, TopicChanges
-from broker_layer.control.topic_erasing import TopicEraser
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.groups import handlers as group_handlers
-from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
+from broker_layer.groups.values import GroupsConfig
 from broker_layer.handlers import Handler
 from broker_layer.kafka.messages import warm_up
 from broker_layer.kafka.versions import ADVERTISED
@@ -51,24 +51,21 @@ from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
 from broker_layer.peer import OPEN, PeerAccess, Peers
 from broker_layer.security.authorizer import Authorizer
-from broker_layer.security.quota_handlers import QuotaHandlers
-from broker_layer.security.user_handlers import UserHandlers
 from broker_layer.server.access import ListenerAccess, LoginParts, ServedLogins, access_of_listeners
 from broker_layer.server.admin import BrokerAdmin, BrokerMetrics
+from broker_layer.security.client_admin import QuotaHandlers, UserHandlers
+from broker_layer.server.access.served_logins import ServedLogins, access_of_listeners
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.connections import BrokerServer
 from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.server_limits import BrokerLimits
 from broker_layer.transactions import handlers as transaction_handlers
-from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
-from broker_layer.transactions.local_markers import LocalMarkerWriter
-from broker_layer.transactions.marker_handler import MarkerHandler
-from broker_layer.transactions.marker_messages import PeerMarkers
+from broker_layer.transactions.leaders import ViewLeaders
 from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.verification import TransactionVerifier
-from broker_layer.transactions.verification_guards import VerificationGuards
-from broker_layer.transactions.view_leaders import ViewLeaders
+from broker_layer.transactions.markers import LocalMarkerWriter, MarkerHandler, PeerMarkers
+from broker_layer.transactions.values import TransactionConfig
+from broker_layer.transactions.verification import TransactionVerifier, VerificationGuards
 from ledger_client import ClientConfig, LedgerClient
 from metadata.brokers.broker_registration import ApiVersions
 from metadata.brokers.broker_registry import (
@@ -291,7 +288,7 @@ class CoordinatorParts:
         )
         markers = MarkerHandler(local, config.marker_store_wait_s)
         self.handlers: dict[int, Handler] = {
-            **group_handlers.handlers(self.groups, self.verifier),
+            **group_handlers.handlers(self.groups, self.verifier.check_offsets),
             **transaction_handlers.handlers(self.transactions, leaders, markers, group_partitions),
         }
         self._end_watch = view.on_event(lambda _: self.sender.retry_soon())

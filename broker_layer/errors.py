@@ -30,3 +30,22 @@ class RecordsRefusedError(TopicError):
 def unknown_topic(name: str) -> TopicError:
     """Return the error for a topic that does not exist."""
     return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+
+
+def unknown_partition(topic: str, partition: int) -> TopicError:
+    """Return the error for a partition that does not exist."""
+    text = f"there is no {topic}-{partition}"
+    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
+def code_in(error: TopicError | None) -> ErrorCode:
+    """Return the code of an error, or of none."""
+    return ErrorCode.NONE if error is None else error.code
+
+
+def code_of(number: int) -> ErrorCode:
+    """Return the error code of a number; UNKNOWN_SERVER_ERROR for an unknown number."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

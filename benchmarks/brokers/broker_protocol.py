@@ -40,7 +40,7 @@ from broker_layer.server.connections import BrokerServer
 from broker_layer.server.listeners import ListenerAddress
 from broker_layer.server.server_limits import BrokerLimits
 from broker_layer.transactions.values import Claim, TopicPartition
-from broker_layer.transactions.verification_guards import Confirmation
+from broker_layer.transactions.verification import Confirmation
 from metadata.security.acls import (
     AclBinding,
     Operation,

@@ -26,7 +26,7 @@ from broker_layer.kafka.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from broker_layer.security.peer_login import ask
+from broker_layer.peer import ask_login
 from quire.identity.client_file import read_client_file
 from quire.identity.sasl.credentials import ScramMechanism
 from quire.identity.sasl.mechanism import run_at_once
@@ -51,7 +51,7 @@ async def _refused(address: tuple[str, int], ssl: SSLContext, user: str, nonce: 
     reader, writer = await asyncio.open_connection(*address, ssl=ssl)
     try:
         handshake = SaslHandshakeRequest(mechanism=MECHANISM.value)
-        await ask(reader, writer, handshake, SaslHandshakeResponse)
+        await ask_login(reader, writer, handshake, SaslHandshakeResponse)
         exchange = ScramClient(MECHANISM, user, "not the password", nonce, run_at_once)
         first_us, first = await _timed(reader, writer, exchange.begin())
         proof = await exchange.respond(bytes(first.auth_bytes))
@@ -69,7 +69,7 @@ async def _timed(
     """Send a message of SCRAM; return the time of the answer, in us, and the answer."""
     request = SaslAuthenticateRequest(auth_bytes=message)
     began_s = time.perf_counter()
-    answer = await ask(reader, writer, request, SaslAuthenticateResponse)
+    answer = await ask_login(reader, writer, request, SaslAuthenticateResponse)
     return (time.perf_counter() - began_s) * 1e6, answer
 
 

@@ -19,7 +19,7 @@ from benchmarks.floods.flood_job import BAD_HOST, FloodRun
 from broker_layer.errors import TopicError
 from broker_layer.kafka.primitives import NO_TAGS, varint
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer_connection import PeerConnection
+from broker_layer.peer import PeerConnection
 
 FETCH_VERSION: Final = 16
 FETCH_BYTES: Final = 2**30

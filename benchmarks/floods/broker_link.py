@@ -6,8 +6,7 @@ Leaves what is sent on them to the clients.
 import asyncio
 
 from benchmarks.processes import host_and_port
-from broker_layer.peer_connection import PeerConnection
-from broker_layer.security.peer_login import log_in
+from broker_layer.peer import PeerConnection, log_in
 from quire.identity.client_file import read_client_file
 from quire.identity.sasl.credentials import ScramMechanism
 from quire.identity.sasl_access import SaslAccess, sasl_access

@@ -24,7 +24,7 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer_connection import PeerConnection
+from broker_layer.peer import PeerConnection
 from ledger_client import LedgerClient, Quorum
 from ledger_client.digest import LedgerKeys
 from metadata.ids import LedgerId

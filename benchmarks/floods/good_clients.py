@@ -21,7 +21,7 @@ from benchmarks.measures import arrivals
 from benchmarks.processes import host_and_port
 from broker_layer.kafka.messages import SaslHandshakeRequest, SaslHandshakeResponse
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security.peer_login import ask
+from broker_layer.peer import ask_login
 from ledger_client import ClientConfig, LedgerClient, LedgerError
 from metadata.gateway.messages import CreateNode, Multi, Unwatch, Watch
 from metadata.ids import Version
@@ -141,7 +141,7 @@ async def _connects(flooded: FloodedCluster) -> AsyncIterator[Call]:
     async def connect() -> None:
         reader, writer = await link.connect()
         try:
-            await ask(reader, writer, request, SaslHandshakeResponse)
+            await ask_login(reader, writer, request, SaslHandshakeResponse)
         finally:
             writer.transport.abort()
 

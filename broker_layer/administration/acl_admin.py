@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from broker_layer.control.topic_changes import translated
 from broker_layer.errors import TopicError
-from broker_layer.handlers import Handler, RequestContext
+from broker_layer.handlers import Handler, RequestContext, Turns, answer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -27,7 +27,6 @@ from broker_layer.kafka.messages import (
     DescribeAclsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.security.acl_errors import InvalidAclError, TooManyAclsError
 from metadata.security.acl_store import AclStore, AclView
@@ -75,13 +74,12 @@ class AclAdmin:
             ApiKey.DELETE_ACLS: self.delete,
         }
 
-    async def describe(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+    async def describe(self, request: DescribeAclsRequest, _: RequestContext) -> ApiMessage:
         """Answer DescribeAcls."""
-        assert isinstance(request, DescribeAclsRequest), "the dispatcher selects by API"
         try:
             found = await self._store.select(_filter_in(request))
         except MetadataError as error:
-            return _undescribed(_refusal(error))
+            return answer(DescribeAclsResponse, _refusal(error))
         resources = [
             _Resource(
                 resource_type=kind,
@@ -99,15 +97,12 @@ class AclAdmin:
             )
             for (kind, pattern, name), bindings in groupby(found, _resource_of)
         ]
-        return DescribeAclsResponse(
-            error_code=ErrorCode.NONE, error_message=None, resources=resources
-        )
+        return answer(DescribeAclsResponse, resources=resources)
 
-    async def create(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+    async def create(self, request: CreateAclsRequest, _: RequestContext) -> ApiMessage:
         """Answer CreateAcls. What it stored is durable when it returns."""
-        assert isinstance(request, CreateAclsRequest), "the dispatcher selects by API"
         if len(request.creations) > ITEMS_MAX:
-            return _uncreated(request, _too_many(len(request.creations)))
+            return _refused(request, _too_many(len(request.creations)))
         refusals: list[TopicError | None] = []
         by_shard: dict[int, list[tuple[int, AclBinding]]] = {}
         for index, asked in enumerate(request.creations):
@@ -125,16 +120,15 @@ class AclAdmin:
                 for index, _binding in rows:
                     refusals[index] = _refusal(error)
         await self._apply()
-        return CreateAclsResponse(results=[_created(each) for each in refusals])
+        return CreateAclsResponse(results=[answer(_Created, each) for each in refusals])
 
-    async def delete(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+    async def delete(self, request: DeleteAclsRequest, _: RequestContext) -> ApiMessage:
         """Answer DeleteAcls: the bindings that each filter selected are gone when it returns. Each
         is shown with every filter that selected it, as in Kafka, and with the first one alone once
         `REPEATED_MAX` were repeated.
         """
-        assert isinstance(request, DeleteAclsRequest), "the dispatcher selects by API"
         if len(request.filters) > ITEMS_MAX:
-            return _undeleted(request, _too_many(len(request.filters)))
+            return _refused(request, _too_many(len(request.filters)))
         filters: list[AclFilter | TopicError] = []
         for asked in request.filters:
             try:
@@ -144,7 +138,7 @@ class AclAdmin:
         try:
             removed = await self._store.remove([f for f in filters if isinstance(f, AclFilter)])
         except MetadataError as error:
-            return _undeleted(request, _refusal(error))
+            return _refused(request, _refusal(error))
         await self._apply()
         shown: list[list[AclBinding]] = [[] for _ in filters]
         turns, may_repeat = Turns(), REPEATED_MAX
@@ -160,7 +154,7 @@ class AclAdmin:
                         break
         return DeleteAclsResponse(
             filter_results=[
-                _deleted(rows) if isinstance(each, AclFilter) else _not_deleted(each)
+                _deleted(rows) if isinstance(each, AclFilter) else answer(_Deleted, each)
                 for rows, each in zip(shown, filters, strict=True)
             ]
         )
@@ -175,25 +169,27 @@ class AclAdmin:
             return
 
 
-async def _describe_disabled(_: ApiMessage, __: RequestContext) -> ApiMessage:
-    return _undescribed(NO_AUTHORIZER)
+def _refused(request: ApiMessage, refusal: TopicError) -> ApiMessage:
+    """Return the answer that refuses a request as a whole."""
+    match request:
+        case CreateAclsRequest():
+            return CreateAclsResponse(
+                results=[answer(_Created, refusal) for _ in request.creations]
+            )
+        case DeleteAclsRequest():
+            rows = [answer(_Deleted, refusal) for _ in request.filters]
+            return DeleteAclsResponse(filter_results=rows)
+        case _:
+            return answer(DescribeAclsResponse, refusal)
 
 
-async def _create_disabled(request: ApiMessage, _: RequestContext) -> ApiMessage:
-    assert isinstance(request, CreateAclsRequest), "the dispatcher selects by API"
-    return _uncreated(request, NO_AUTHORIZER)
+async def _disabled(request: ApiMessage, _: RequestContext) -> ApiMessage:
+    return _refused(request, NO_AUTHORIZER)
 
 
-async def _delete_disabled(request: ApiMessage, _: RequestContext) -> ApiMessage:
-    assert isinstance(request, DeleteAclsRequest), "the dispatcher selects by API"
-    return _undeleted(request, NO_AUTHORIZER)
-
-
-DISABLED: Final[dict[int, Handler]] = {
-    ApiKey.DESCRIBE_ACLS: _describe_disabled,
-    ApiKey.CREATE_ACLS: _create_disabled,
-    ApiKey.DELETE_ACLS: _delete_disabled,
-}
+DISABLED: Final[dict[int, Handler]] = dict.fromkeys(
+    (ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS), _disabled
+)
 """The handlers of a broker without an authorizer."""
 
 
@@ -252,36 +248,12 @@ def _too_many(count: int) -> TopicError:
     return TopicError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _undescribed(refusal: TopicError) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=refusal.code, error_message=refusal.text, resources=[])
-
-
-def _uncreated(request: CreateAclsRequest, refusal: TopicError) -> CreateAclsResponse:
-    return CreateAclsResponse(results=[_created(refusal) for _ in request.creations])
-
-
-def _created(refusal: TopicError | None) -> _Created:
-    if refusal is None:
-        return _Created(error_code=ErrorCode.NONE, error_message=None)
-    return _Created(error_code=refusal.code, error_message=refusal.text)
-
-
-def _undeleted(request: DeleteAclsRequest, refusal: TopicError) -> DeleteAclsResponse:
-    return DeleteAclsResponse(filter_results=[_not_deleted(refusal) for _ in request.filters])
-
-
-def _not_deleted(refusal: TopicError) -> _Deleted:
-    return _Deleted(error_code=refusal.code, error_message=refusal.text, matching_acls=[])
-
-
 def _deleted(removed: Sequence[AclBinding]) -> _Deleted:
-    return _Deleted(
-        error_code=ErrorCode.NONE,
-        error_message=None,
+    return answer(
+        _Deleted,
         matching_acls=[
-            _Deleted.DeleteAclsMatchingAcl(
-                error_code=ErrorCode.NONE,
-                error_message=None,
+            answer(
+                _Deleted.DeleteAclsMatchingAcl,
                 resource_type=each.resource_type,
                 resource_name=each.name,
                 pattern_type=each.pattern_type,

@@ -26,7 +26,7 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.topic_changes import LOOK_UPS_MAX, ConfigChange, TopicChanges
 from broker_layer.errors import TopicError, unknown_topic
-from broker_layer.handlers import RequestContext
+from broker_layer.handlers import RequestContext, Turns, answer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterConfigsRequest,
@@ -46,7 +46,6 @@ from broker_layer.log.topic_configs import (
     kept_configs,
     list_of,
 )
-from broker_layer.turns import Turns
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Row = _Result.DescribeConfigsResourceResult
@@ -104,29 +103,20 @@ class ConfigAdmin:
 
     # -- showing ---------------------------------------------------------------------------------
 
-    async def describe(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def describe(self, request: DescribeConfigsRequest, _: RequestContext) -> ApiMessage:
         """Answer DescribeConfigs."""
-        assert isinstance(request, DescribeConfigsRequest), "the dispatcher selects by API"
-        del context
         results, turns = [], Turns()
         for resource in {_key_of(each): each for each in request.resources}.values():
             await turns.pass_on()
             try:
                 rows = self._rows(resource.resource_type, resource.resource_name)
             except TopicError as error:
-                results.append(_refused(resource, error))
+                results.append(_answer(resource, error))
                 continue
             asked = resource.configuration_keys  # an empty list or null requests all settings
             shown = [row for row in rows if not asked or row.name in asked]
-            results.append(
-                _Result(
-                    error_code=ErrorCode.NONE,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                    configs=[_shown(row, request) for row in shown],
-                )
-            )
-        return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+            results.append(_answer(resource, None, configs=[_shown(row, request) for row in shown]))
+        return DescribeConfigsResponse(results=results)
 
     def _rows(self, kind: int, name: str) -> Iterable[ConfigRow]:
         if kind == ResourceType.TOPIC:
@@ -143,18 +133,17 @@ class ConfigAdmin:
         text = f"resources of type {kind} have no settings: use 2 (topic) or 4 (broker)"
         raise TopicError(ErrorCode.INVALID_REQUEST, text)
 
-    async def list_resources(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def list_resources(
+        self, request: ListConfigResourcesRequest, context: RequestContext
+    ) -> ApiMessage:
         """Answer ListConfigResources: topics and brokers. Version 0 lists client metrics only, and
         no other kind of resource has settings here.
         """
-        assert isinstance(request, ListConfigResourcesRequest), "the dispatcher selects by API"
         kinds: Sequence[int] = [ResourceType.CLIENT_METRICS]
         if context.api_version > 0:
             kinds = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
         if any(kind not in tuple(ResourceType) for kind in kinds):
-            return ListConfigResourcesResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
-            )
+            return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         names = {
             ResourceType.TOPIC: sorted(self._view.topics),
             ResourceType.BROKER: [str(broker_id) for broker_id in sorted(self._view.brokers)],
@@ -164,26 +153,24 @@ class ConfigAdmin:
             for kind in kinds
             for name in names.get(ResourceType(kind), ())
         ]
-        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
+        return ListConfigResourcesResponse(config_resources=resources)
 
     # -- altering --------------------------------------------------------------------------------
 
-    async def alter(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def alter(self, request: AlterConfigsRequest, _: RequestContext) -> ApiMessage:
         """Answer AlterConfigs: replace all settings of a topic."""
-        assert isinstance(request, AlterConfigsRequest), "the dispatcher selects by API"
-        del context
 
         def change_of(resource: AlterConfigsRequest.AlterConfigsResource) -> ConfigChange:
             given = {each.name: each.value for each in resource.configs if each.value is not None}
             return _replacing(given, is_strict=self._is_strict)
 
         answers = await self._answers(request.resources, change_of, _Altered, request.validate_only)
-        return AlterConfigsResponse(throttle_time_ms=0, responses=answers)
+        return AlterConfigsResponse(responses=answers)
 
-    async def alter_incrementally(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def alter_incrementally(
+        self, request: IncrementalAlterConfigsRequest, _: RequestContext
+    ) -> ApiMessage:
         """Answer IncrementalAlterConfigs."""
-        assert isinstance(request, IncrementalAlterConfigsRequest), "the dispatcher selects by API"
-        del context
 
         def change_of(resource: _Steps) -> ConfigChange | None:
             if _ends_throttles(resource):
@@ -193,7 +180,7 @@ class ConfigAdmin:
         answers = await self._answers(
             request.resources, change_of, _AlteredIncrementally, request.validate_only
         )
-        return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
+        return IncrementalAlterConfigsResponse(responses=answers)
 
     async def _answers(
         self,
@@ -208,7 +195,7 @@ class ConfigAdmin:
         look_ups = iter(range(LOOK_UPS_MAX))
         for resource in resources:
             await turns.pass_on()
-            code, text, name = ErrorCode.NONE, None, resource.resource_name
+            name, refusal = resource.resource_name, None
             try:
                 if counts[resource.resource_type, name] > 1:
                     raise TopicError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)
@@ -217,14 +204,9 @@ class ConfigAdmin:
                     self._check_alterable(resource, look_ups)
                     await self._apply(name, change, is_dry=is_dry)
             except TopicError as error:
-                code, text = error.code, error.text
+                refusal = error
             answers.append(
-                kind(
-                    error_code=code,
-                    error_message=text,
-                    resource_type=resource.resource_type,
-                    resource_name=name,
-                )
+                answer(kind, refusal, resource_type=resource.resource_type, resource_name=name)
             )
         await self._wait_until_shown(answers, is_dry=is_dry)
         return answers
@@ -341,11 +323,6 @@ def _key_of(resource: _Resource) -> tuple[int, str, tuple[str, ...]]:
     return resource.resource_type, resource.resource_name, keys
 
 
-def _refused(resource: _Resource, error: TopicError) -> _Result:
-    return _Result(
-        error_code=error.code,
-        error_message=error.text,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[],
-    )
+def _answer(resource: _Resource, error: TopicError | None, **fields: object) -> _Result:
+    kind, name = resource.resource_type, resource.resource_name
+    return answer(_Result, error, resource_type=kind, resource_name=name, **fields)

@@ -16,15 +16,19 @@ from enum import IntEnum
 from functools import partial
 from typing import Final
 
-from broker_layer.control.assignment import LeaderMove, Loads, apply_moves
+from broker_layer.control.assignment import (
+    LeaderMove,
+    Loads,
+    apply_moves,
+    unclean_since,
+    with_unclean,
+)
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.topic_changes import translated
-from broker_layer.control.unclean_elections import unclean_since, with_unclean
-from broker_layer.errors import TopicError
-from broker_layer.handlers import RequestContext
+from broker_layer.errors import TopicError, unknown_partition
+from broker_layer.handlers import RequestContext, Turns, answer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, ElectLeadersRequest, ElectLeadersResponse
-from broker_layer.turns import Turns
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import PartitionLeadership, TopicRecord
@@ -56,9 +60,8 @@ class LeaderElections:
         self._view = view
         self._topics = topics
 
-    async def elect(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def elect(self, request: ElectLeadersRequest, context: RequestContext) -> ApiMessage:
         """Answer ElectLeaders."""
-        assert isinstance(request, ElectLeadersRequest), "the dispatcher selects by API"
         kind = request.election_type if context.api_version >= TYPED_VERSION else 0
         if kind not in tuple(ElectionKind):
             return _all_refused(request, f"there are no elections of type {kind}")
@@ -74,16 +77,14 @@ class LeaderElections:
             loads.keep(self._view.may_lead())
             outcomes = await self._elect(topic, partitions, plan, is_unclean=is_unclean)
             shown = [
-                _Partition(partition_id=partition, error_code=code, error_message=text)
-                for partition, (code, text) in outcomes.items()
+                answer(_Partition, error, partition_id=partition)
+                for partition, error in outcomes.items()
                 # a request for all partitions is answered for those that needed an election
-                if not (asked_for_all and code is ErrorCode.ELECTION_NOT_NEEDED)
+                if not (asked_for_all and error and error.code is ErrorCode.ELECTION_NOT_NEEDED)
             ]
             if shown:
                 results.append(_Topic(topic=topic, partition_result=shown))
-        return ElectLeadersResponse(
-            throttle_time_ms=0, error_code=ErrorCode.NONE, replica_election_results=results
-        )
+        return ElectLeadersResponse(replica_election_results=results)
 
     def _asked(self, request: ElectLeadersRequest) -> Iterable[tuple[str, Sequence[int]]]:
         if request.topic_partitions is None:
@@ -122,22 +123,21 @@ class LeaderElections:
 
     async def _elect(
         self, topic: str, partitions: Sequence[int], plan: _Planner, *, is_unclean: bool
-    ) -> Mapping[int, tuple[ErrorCode, str | None]]:
+    ) -> Mapping[int, TopicError | None]:
         record = self._view.topics.get(topic)
-        outcomes: dict[int, tuple[ErrorCode, str | None]] = {}
+        outcomes: dict[int, TopicError | None] = {}
         moves: list[LeaderMove] = []
         turns = Turns()
         for partition in dict.fromkeys(partitions):
             await turns.pass_on()
             if record is None or not 0 <= partition < len(record.partitions):
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                outcomes[partition] = code, f"there is no {topic}-{partition}"
+                outcomes[partition] = unknown_partition(topic, partition)
                 continue
             try:
                 moves.append(plan(record, partition, record.partitions[partition]))
-                outcomes[partition] = ErrorCode.NONE, None
+                outcomes[partition] = None
             except TopicError as error:
-                outcomes[partition] = error.code, error.text
+                outcomes[partition] = error
         if not moves:
             return outcomes
         change: Callable[[TopicRecord], TopicRecord | None] = partial(apply_moves, moves=moves)
@@ -146,15 +146,12 @@ class LeaderElections:
         try:
             changed = await self._topics.change(topic, change)
         except MetadataError as error:
-            failure = translated(error)
-            for move in moves:
-                outcomes[move.partition] = failure.code, failure.text
-            return outcomes
+            return outcomes | dict.fromkeys((move.partition for move in moves), translated(error))
         self._view.learn(changed)
         for move in moves:
             if not _is_made(changed, move, is_unclean=is_unclean):
                 text = "the leadership changed during the election: retry"
-                outcomes[move.partition] = ErrorCode.REQUEST_TIMED_OUT, text
+                outcomes[move.partition] = TopicError(ErrorCode.REQUEST_TIMED_OUT, text)
         return outcomes
 
     def _plan_preferred(
@@ -186,20 +183,17 @@ class LeaderElections:
 
 
 def _all_refused(request: ElectLeadersRequest, text: str) -> ElectLeadersResponse:
-    code = ErrorCode.INVALID_REQUEST
+    refusal = TopicError(ErrorCode.INVALID_REQUEST, text)
     results = [
         _Topic(
             topic=each.topic,
             partition_result=[
-                _Partition(partition_id=partition, error_code=code, error_message=text)
-                for partition in each.partitions
+                answer(_Partition, refusal, partition_id=partition) for partition in each.partitions
             ],
         )
         for each in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(
-        throttle_time_ms=0, error_code=code, replica_election_results=results
-    )
+    return answer(ElectLeadersResponse, refusal, replica_election_results=results)
 
 
 def _is_made(record: TopicRecord, move: LeaderMove, *, is_unclean: bool) -> bool:

@@ -4,24 +4,26 @@ In Quire a reassignment places leadership: the first broker of a list becomes th
 durably, and leads from now on. Bookies store the records, so no list moves copies: that is what
 `quire bookie drain` does. Both are listed while they are under way.
 
-Leaves taking over to the broker that becomes the leader, and the ledgers that repair moves to
-`moving_ledgers.py`.
+Leaves taking over to the broker that becomes the leader, and moving ledgers to the processes of
+repair.
 
 Invariants: a partition is changed as its request says, or not at all and with an error; the
 replication factor never changes. A partition without a leader has no reassignment in progress.
 
-Source: KIP-455, KIP-860 (version 1); docs/topics.md, "Reassignments".
+Source: KIP-455, KIP-860 (version 1); protocol rules 9.1 and 9.3; docs/topics.md, "Reassignments".
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from broker_layer.administration.moving_ledgers import MovingBookies, MovingLedgers
+from broker_layer.control.bookie_states import BookieStates
 from broker_layer.control.cluster_view import ClusterView
-from broker_layer.control.shown_replicas import ReplicaView
+from broker_layer.control.led_partitions import ReplicaView
 from broker_layer.control.topic_changes import translated
-from broker_layer.errors import TopicError
-from broker_layer.handlers import RequestContext
+from broker_layer.errors import TopicError, unknown_partition
+from broker_layer.handlers import RequestContext, Turns, answer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AlterPartitionReassignmentsRequest,
@@ -31,9 +33,16 @@ from broker_layer.kafka.messages import (
     ListPartitionReassignmentsResponse,
 )
 from broker_layer.log.topic_configs import TopicDefaults, replication_factor
-from broker_layer.turns import Turns
 from metadata.errors import MetadataError
+from broker_layer.log.ledger_list import partition_of
+from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
+from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.repair.jobs import job_name_of
+from metadata.store.child_names import ChildNames
 from metadata.topics.partition_store import PartitionKey
+from metadata.topics.replica_numbers import ReplicaNumbers
 from metadata.topics.topic import (
     BROKER_ID_MAX,
     NO_LEADER,
@@ -42,37 +51,107 @@ from metadata.topics.topic import (
 )
 from metadata.topics.topic_store import TopicStore
 
-_Outcome = tuple[ErrorCode, str | None]
+KEPT_S: Final = 5.0
+"""Time for which the answer is kept, in seconds."""
+READS_AT_ONCE: Final = 32
+
+
 _Changed = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+
+
 _ChangedPartition = _Changed.ReassignablePartitionResponse
+
+
 _Listed = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+
+
 _ListedPartition = _Listed.OngoingPartitionReassignment
+
+
+@dataclass(frozen=True, slots=True)
+class MovingBookies:
+    """Numbers of the bookies between which the ledgers of one partition are moved."""
+
+    incoming: tuple[int, ...]
+    """Those that copies are made on now."""
+    leaving: tuple[int, ...]
+    """Those that the copies are moved off."""
+
 
 _NOTHING_MOVES: Final = MovingBookies((), ())
 
 
+@dataclass(eq=False, repr=False)
+class MovingLedgers:
+    """The partitions with ledgers that jobs of repair name.
+
+    A ledger belongs to the partition that its own metadata names. The ledgers of all jobs are read
+    at most once in KEPT_S, at most READS_AT_ONCE at a time; there are at most
+    `metadata.repair.job_store.JOBS_MAX` jobs.
+    """
+
+    _ledgers: LedgerStore
+    _jobs: ChildNames
+    _states: BookieStates
+    _numbers: ReplicaNumbers
+    _now: Callable[[], float]
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _kept: tuple[float, Mapping[PartitionKey, MovingBookies]] | None = field(
+        default=None, init=False
+    )
+
+    async def by_partition(self) -> Mapping[PartitionKey, MovingBookies]:
+        """Return the partitions with such ledgers. Raises MetadataError."""
+        async with self._reading:
+            if self._kept is None or self._now() - self._kept[0] > KEPT_S:
+                self._kept = self._now(), await self._read()
+            return self._kept[1]
+
+    async def _read(self) -> Mapping[PartitionKey, MovingBookies]:
+        names = filter(None, map(job_name_of, self._jobs.names))
+        ledger_ids = list(dict.fromkeys(name.ledger_id for name in names))
+        bookies: dict[PartitionKey, tuple[dict[BookieId, None], dict[BookieId, None]]] = {}
+        for start in range(0, len(ledger_ids), READS_AT_ONCE):
+            some = ledger_ids[start : start + READS_AT_ONCE]
+            for ledger in await asyncio.gather(*map(self._ledger, some)):
+                key = None if ledger is None else partition_of(ledger.custom)
+                if ledger is None or key is None:
+                    continue
+                incoming, leaving = bookies.setdefault(key, ({}, {}))
+                for fragment in ledger.fragments:
+                    incoming |= dict.fromkeys(fragment.incoming)
+                    leaving |= dict.fromkeys(filter(self._states.is_leaving, fragment.ensemble))
+        return {
+            key: MovingBookies(
+                await self._numbers.numbers_of(incoming), await self._numbers.numbers_of(leaving)
+            )
+            for key, (incoming, leaving) in bookies.items()
+        }
+
+    async def _ledger(self, ledger_id: LedgerId) -> LedgerMetadata | None:
+        try:
+            ledger, _ = await self._ledgers.get(ledger_id)
+        except (NodeNotFoundError, MetadataFormatError):
+            return None
+        return ledger
+
+
+@dataclass(eq=False, repr=False)
 class Reassignments:
     """Handlers of reassignments. Any broker may receive the requests."""
 
-    def __init__(
-        self,
-        view: ClusterView,
-        topics: TopicStore,
-        replicas: ReplicaView,
-        moving: MovingLedgers,
-        defaults: TopicDefaults,
-    ) -> None:
-        self._view = view
-        self._topics = topics
-        self._replicas = replicas
-        self._moving = moving
-        self._defaults = defaults
+    _view: ClusterView
+    _topics: TopicStore
+    _replicas: ReplicaView
+    _moving: MovingLedgers
+    _defaults: TopicDefaults
 
     # -- AlterPartitionReassignments -------------------------------------------------------------
 
-    async def alter(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+    async def alter(
+        self, request: AlterPartitionReassignmentsRequest, _: RequestContext
+    ) -> ApiMessage:
         """Answer AlterPartitionReassignments. The changes are durable when it returns."""
-        assert isinstance(request, AlterPartitionReassignmentsRequest), "the dispatcher selects"
         responses, turns = [], Turns()
         for topic in request.topics:
             await turns.pass_on()
@@ -82,22 +161,20 @@ class Reassignments:
             }
             outcomes = await self._alter(topic.name, wanted)
             partitions = [
-                _ChangedPartition(partition_index=partition, error_code=code, error_message=text)
-                for partition, (code, text) in outcomes.items()
+                answer(_ChangedPartition, error, partition_index=partition)
+                for partition, error in outcomes.items()
             ]
             responses.append(_Changed(name=topic.name, partitions=partitions))
-        return AlterPartitionReassignmentsResponse(
-            throttle_time_ms=0,
+        return answer(
+            AlterPartitionReassignmentsResponse,
             allow_replication_factor_change=bool(request.allow_replication_factor_change),
-            error_code=ErrorCode.NONE,
-            error_message=None,
             responses=responses,
         )
 
     async def _alter(
         self, topic: str, wanted: Mapping[int, Sequence[int] | None]
-    ) -> Mapping[int, _Outcome]:
-        outcomes: dict[int, _Outcome] = {}
+    ) -> Mapping[int, TopicError | None]:
+        outcomes: dict[int, TopicError | None] = {}
 
         def change(record: TopicRecord) -> TopicRecord | None:
             preferred, leaders = dict[int, int](), dict[int, int]()
@@ -106,9 +183,9 @@ class Reassignments:
                 try:
                     leader = self._leader_of(record, partition, brokers, factor)
                 except TopicError as error:
-                    outcomes[partition] = error.code, error.text
+                    outcomes[partition] = error
                     continue
-                outcomes[partition] = ErrorCode.NONE, None
+                outcomes[partition] = None
                 preferred[partition] = leader
                 if record.partitions[partition].leader != leader:
                     leaders[partition] = leader
@@ -116,12 +193,11 @@ class Reassignments:
             return None if changed == record else changed
 
         if topic not in self._view.topics:
-            return {each: _unknown(topic, each) for each in wanted}
+            return {each: unknown_partition(topic, each) for each in wanted}
         try:
             self._view.learn(await self._topics.change(topic, change))
         except MetadataError as error:
-            failure = translated(error)
-            return dict.fromkeys(wanted, (failure.code, failure.text))
+            return dict.fromkeys(wanted, translated(error))
         return outcomes
 
     def _leader_of(
@@ -129,7 +205,7 @@ class Reassignments:
     ) -> int:
         """Return who is to lead a partition from now on. Raises TopicError."""
         if record.is_deleted or not 0 <= partition < len(record.partitions):
-            raise TopicError(*_unknown(record.name, partition))
+            raise unknown_partition(record.name, partition)
         seen = record.partitions[partition]
         if brokers is None:
             _check_in_progress(seen)
@@ -166,16 +242,14 @@ class Reassignments:
 
     # -- ListPartitionReassignments --------------------------------------------------------------
 
-    async def list(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+    async def list(
+        self, request: ListPartitionReassignmentsRequest, _: RequestContext
+    ) -> ApiMessage:
         """Answer ListPartitionReassignments: what is not yet where it is to be."""
-        assert isinstance(request, ListPartitionReassignmentsRequest), "the dispatcher selects"
         try:
             moving = await self._moving.by_partition()
         except MetadataError as error:
-            failure = translated(error)
-            return ListPartitionReassignmentsResponse(
-                error_code=failure.code, error_message=failure.text, topics=[]
-            )
+            return answer(ListPartitionReassignmentsResponse, translated(error))
         topics = []
         for record, asked in self._asked(request):
             found = [
@@ -185,9 +259,7 @@ class Reassignments:
             ]
             if found:
                 topics.append(_Listed(name=record.name, partitions=found))
-        return ListPartitionReassignmentsResponse(
-            error_code=ErrorCode.NONE, error_message=None, topics=topics
-        )
+        return answer(ListPartitionReassignmentsResponse, topics=topics)
 
     def _asked(
         self, request: ListPartitionReassignmentsRequest
@@ -239,7 +311,3 @@ def _check_in_progress(seen: PartitionLeadership) -> None:
         "moves of ledgers"
     )
     raise TopicError(code, text)
-
-
-def _unknown(topic: str, partition: int) -> tuple[ErrorCode, str]:
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}"

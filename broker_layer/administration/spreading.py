@@ -27,7 +27,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.log.topic_configs import own_configs
 from broker_layer.peer import PeerAddress, Peers
-from broker_layer.peer_connection import PeerError
+from broker_layer.peer import PeerAddress, PeerError, Peers
 from metadata.topics.topic import TopicRecord
 
 SPREAD_S_MAX: Final = 2.0

@@ -1,8 +1,8 @@
-"""Handlers of CreateTopics, DeleteTopics and CreatePartitions.
+"""Handlers of CreateTopics, DeleteTopics and CreatePartitions, and the quota of changes of topics.
 
 Leaves the changes to `topic_changes.py`, waiting for other brokers to `spreading.py`, settings to
-`config_admin.py`, and leaders to `leader_elections.py`. `topic_admin_handlers` collects all of
-them.
+`config_admin.py`, leaders to `leader_elections.py`, and the pause that an answer contains to
+`dispatch`.
 
 A manual assignment is a list of brokers for each partition. Here a broker leads and bookies
 replicate. So the first broker of a list becomes the preferred leader, and the length of the lists
@@ -12,14 +12,15 @@ Invariants: each topic of a request has its own answer; a topic that is named tw
 `validate_only` nothing is stored; a request adds at most NEW_PARTITIONS_MAX partitions, and what is
 over is refused.
 
-Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers).
+Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers),
+KIP-599 (quota).
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from broker_layer.administration.shown_configs import topic_rows
@@ -28,7 +29,7 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.topic_changes import NewTopic, TopicChanges
 from broker_layer.errors import TopicError
-from broker_layer.handlers import RequestContext
+from broker_layer.handlers import Handler, RequestContext, Turns, answer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -38,12 +39,24 @@ from broker_layer.kafka.messages import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    note_throttle,
 )
 from broker_layer.log.topic_configs import replication_factor
-from broker_layer.turns import Turns
+from broker_layer.kafka.versions import ApiKey
+from metadata.security.quota_set import QuotaSet
+from metadata.security.quotas import QuotaKey
+from metadata.security.rates.rate_quota import RateQuota
 from metadata.topics.topic import PARTITIONS_MAX, TopicRecord
 from metadata.topics.topic_names import alike
 
+BURST_S: Final = 10.0
+"""A client that was idle may make the changes of this many seconds at once, as in Kafka."""
+STRICT_FROM: Final[Mapping[int, int]] = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+}
+"""First versions whose clients know THROTTLING_QUOTA_EXCEEDED."""
 TIMEOUT_S_MAX: Final = 60.0
 CHANGES_AT_ONCE_MAX: Final = 64
 """Maximum number of topics of one request that are changed at the same time."""
@@ -53,12 +66,18 @@ CreateTopics.
 """
 BY_ID_VERSION: Final = 6
 """First version of DeleteTopics that accepts ids as well as names."""
-
 AnswerT = TypeVar("AnswerT")
 
+
 _Creatable = CreateTopicsRequest.CreatableTopic
+
+
 _Created = CreateTopicsResponse.CreatableTopicResult
+
+
 _Deleted = DeleteTopicsResponse.DeletableTopicResult
+
+
 _Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
@@ -68,6 +87,16 @@ class _AskedDeletion:
 
     name: str | None
     topic_id: UUID | None
+
+    def answer(self, error: TopicError | None = None) -> _Deleted:
+        """Return the row of an answer."""
+        return answer(_Deleted, error, name=self.name, topic_id=self.topic_id)
+
+
+def _asked_deletions(request: DeleteTopicsRequest, version: int) -> list[_AskedDeletion]:
+    if version < BY_ID_VERSION:
+        return [_AskedDeletion(name, None) for name in request.topic_names]
+    return [_AskedDeletion(each.name, each.topic_id) for each in request.topics]
 
 
 class _Room:
@@ -90,39 +119,25 @@ class _Room:
         self._left -= count
 
 
+@dataclass(eq=False, repr=False)
 class TopicAdmin:
     """Handlers for changes of topics. Any broker may receive the requests."""
 
-    def __init__(
-        self,
-        view: ClusterView,
-        changes: TopicChanges,
-        config: ControlConfig,
-        spreading: TopicSpreading | None,
-    ) -> None:
-        """Without `spreading`, answers do not wait for other brokers."""
-        self._view = view
-        self._changes = changes
-        self._config = config
-        self._spreading = spreading
+    _view: ClusterView
+    _changes: TopicChanges
+    _config: ControlConfig
+    _spreading: TopicSpreading | None
 
     # -- creation --------------------------------------------------------------------------------
 
-    async def create_topics(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def create_topics(self, request: CreateTopicsRequest, _: RequestContext) -> ApiMessage:
         """Answer CreateTopics."""
-        assert isinstance(request, CreateTopicsRequest), "the dispatcher selects by API"
-        del context
         counts = Counter(topic.name for topic in request.topics)
         loads = self._changes.loads()
         timeout_s = None if request.validate_only else _seconds(request.timeout_ms)
         stored: list[TopicRecord] = []
-        answers: list[_Created] = []
-        planned: list[TopicRecord | _Created] = []
+        works: list[_Created | Awaitable[_Created]] = []
         names, turns, room = dict[str, str](), Turns(), _Room()
-        for name, count in counts.items():
-            if count > 1:  # answered once: the answer has one row for each name
-                text = f"{name!r} is named more than once"
-                answers.append(_not_created(name, ErrorCode.INVALID_REQUEST, text))
         for topic in request.topics:
             if counts[topic.name] > 1:
                 continue
@@ -134,18 +149,13 @@ class TopicAdmin:
                 record = self._changes.plan(wanted, loads)
                 room.take(len(record.partitions))
             except TopicError as error:
-                planned.append(_not_created(topic.name, error.code, error.text))
+                works.append(answer(_Created, error, name=topic.name))
             else:
                 names[alike(topic.name)] = topic.name
-                planned.append(record)
-        answers += await _gather_bounded(
-            self._create(each, timeout_s, stored)
-            if isinstance(each, TopicRecord)
-            else _immediate(each)
-            for each in planned
-        )
+                works.append(self._create(record, timeout_s, stored))
+        answers = [*_repeated(_Created, counts), *await _gather_bounded(works)]
         await self._wait_until_shown(stored)
-        return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
+        return CreateTopicsResponse(topics=answers)
 
     def _count_of(self, wanted: NewTopic) -> int:
         if wanted.leaders is not None:
@@ -161,16 +171,16 @@ class TopicAdmin:
             try:
                 record = await self._changes.store(record, timeout_s)
             except TopicError as error:
-                return _not_created(record.name, error.code, error.text)
+                return answer(_Created, error, name=record.name)
             stored.append(record)
         return self._created(record)
 
     def _created(self, record: TopicRecord) -> _Created:
         defaults = self._config.topic_defaults
-        return _Created(
+        return answer(
+            _Created,
             name=record.name,
             topic_id=UUID(bytes=bytes(record.topic_id)),
-            error_code=ErrorCode.NONE,
             num_partitions=len(record.partitions),
             replication_factor=replication_factor(record.configs, defaults),
             configs=[
@@ -187,19 +197,14 @@ class TopicAdmin:
 
     # -- partitions ------------------------------------------------------------------------------
 
-    async def create_partitions(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, _: RequestContext
+    ) -> ApiMessage:
         """Answer CreatePartitions."""
-        assert isinstance(request, CreatePartitionsRequest), "the dispatcher selects by API"
-        del context
         loads = self._changes.loads()
         stored: list[TopicRecord] = []
-        answers: list[_Grown] = []
-        works: list[Awaitable[_Grown]] = []
-        room = _Room()
-        counts, turns = Counter(topic.name for topic in request.topics), Turns()
-        for name in (name for name, count in counts.items() if count > 1):
-            text = f"{name!r} is named more than once"
-            answers.append(_not_grown(name, ErrorCode.INVALID_REQUEST, text))
+        works: list[_Grown | Awaitable[_Grown]] = []
+        counts, turns, room = Counter(topic.name for topic in request.topics), Turns(), _Room()
         for topic in request.topics:
             if counts[topic.name] > 1:
                 continue
@@ -212,13 +217,13 @@ class TopicAdmin:
                 planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
                 room.take(len(planned))
             except TopicError as error:
-                works.append(_immediate(_not_grown(topic.name, error.code, error.text)))
+                works.append(answer(_Grown, error, name=topic.name))
             else:
                 planned = [] if request.validate_only else planned
                 works.append(self._grow(topic.name, topic.count, planned, stored))
-        answers += await _gather_bounded(works)
+        answers = [*_repeated(_Grown, counts), *await _gather_bounded(works)]
         await self._wait_until_shown(stored)
-        return CreatePartitionsResponse(throttle_time_ms=0, results=answers)
+        return CreatePartitionsResponse(results=answers)
 
     async def _grow(
         self, name: str, count: int, leaders: Sequence[int], stored: list[TopicRecord]
@@ -228,30 +233,26 @@ class TopicAdmin:
             try:
                 stored.append(await self._changes.add_partitions(name, count, leaders))
             except TopicError as error:
-                return _not_grown(name, error.code, error.text)
-        return _Grown(name=name, error_code=ErrorCode.NONE)
+                return answer(_Grown, error, name=name)
+        return answer(_Grown, name=name)
 
     # -- deletion --------------------------------------------------------------------------------
 
-    async def delete_topics(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, context: RequestContext
+    ) -> ApiMessage:
         """Answer DeleteTopics, by name or by id."""
-        assert isinstance(request, DeleteTopicsRequest), "the dispatcher selects by API"
-        asked: Iterable[_AskedDeletion]
-        if context.api_version >= BY_ID_VERSION:
-            asked = [_AskedDeletion(each.name, each.topic_id) for each in request.topics]
-        else:
-            asked = [_AskedDeletion(name, None) for name in request.topic_names]
-        works: list[Awaitable[_Deleted]] = []
+        works: list[_Deleted | Awaitable[_Deleted]] = []
         deleted: list[TopicRecord] = []
-        for each, count in Counter(asked).items():
+        for each, count in Counter(_asked_deletions(request, context.api_version)).items():
             if count > 1:
-                text = "the topic is named more than once"
-                works.append(_immediate(_not_deleted(each, ErrorCode.INVALID_REQUEST, text)))
+                error = TopicError(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+                works.append(each.answer(error))
             else:
                 works.append(self._delete(each, deleted))
         answers = await _gather_bounded(works)
         await self._wait_until_shown(deleted)
-        return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
+        return DeleteTopicsResponse(responses=answers)
 
     async def _wait_until_shown(self, records: Sequence[TopicRecord]) -> None:
         """Wait until the other brokers show the changes too."""
@@ -259,23 +260,20 @@ class TopicAdmin:
             await self._spreading.wait(records)
 
     async def _delete(self, asked: _AskedDeletion, deleted: list[TopicRecord]) -> _Deleted:
-        topic_id = asked.topic_id if asked.topic_id else None
+        name, topic_id = asked.name, asked.topic_id
         has_id = topic_id is not None and topic_id.int != 0
-        if (asked.name is not None) == has_id:
-            return _not_deleted(asked, ErrorCode.INVALID_REQUEST, "give either a name or an id")
-        name = asked.name
-        if name is None:
-            name = self._view.topic_name_of(topic_id.bytes) if topic_id is not None else None
-            if name is None:
-                return _not_deleted(asked, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         try:
+            if (name is not None) == has_id:
+                raise TopicError(ErrorCode.INVALID_REQUEST, "give either a name or an id")
+            if name is None and topic_id is not None:
+                name = self._view.topic_name_of(topic_id.bytes)
+            if name is None:
+                raise TopicError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             record = await self._changes.delete(name)
         except TopicError as error:
-            return _not_deleted(replace(asked, name=name), error.code, error.text)
+            return replace(asked, name=name).answer(error)
         deleted.append(record)
-        return _Deleted(
-            name=name, topic_id=UUID(bytes=bytes(record.topic_id)), error_code=ErrorCode.NONE
-        )
+        return _AskedDeletion(name, UUID(bytes=bytes(record.topic_id))).answer()
 
 
 def _wanted(topic: _Creatable) -> NewTopic:
@@ -316,43 +314,152 @@ def _first_brokers(assigned: Sequence[Sequence[int]]) -> list[int]:
     return [brokers[0] for brokers in assigned]
 
 
-def _not_created(name: str, code: ErrorCode, text: str) -> _Created:
-    return _Created(
-        name=name,
-        topic_id=UUID(int=0),
-        error_code=code,
-        error_message=text,
-        num_partitions=-1,
-        replication_factor=-1,
-        configs=[],
-    )
-
-
-def _not_grown(name: str, code: ErrorCode, text: str) -> _Grown:
-    return _Grown(name=name, error_code=code, error_message=text)
-
-
-def _not_deleted(asked: _AskedDeletion, code: ErrorCode, text: str) -> _Deleted:
-    topic_id = asked.topic_id or UUID(int=0)
-    return _Deleted(name=asked.name, topic_id=topic_id, error_code=code, error_message=text)
+def _repeated(kind: Callable[..., AnswerT], counts: Mapping[str, int]) -> list[AnswerT]:
+    """Return the rows of topics that are named more than once: one for each name."""
+    return [
+        answer(
+            kind,
+            TopicError(ErrorCode.INVALID_REQUEST, f"{name!r} is named more than once"),
+            name=name,
+        )
+        for name, count in counts.items()
+        if count > 1
+    ]
 
 
 def _seconds(timeout_ms: int) -> float:
     return min(max(timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
 
 
-async def _immediate(answer: AnswerT) -> AnswerT:
-    return answer
-
-
-async def _gather_bounded(works: Iterable[Awaitable[AnswerT]]) -> list[AnswerT]:
+async def _gather_bounded(works: Iterable[AnswerT | Awaitable[AnswerT]]) -> list[AnswerT]:
     """Return the results in order; at most CHANGES_AT_ONCE_MAX run at the same time."""
     waiting, answers, turns = enumerate(works), dict[int, AnswerT](), Turns()
 
     async def work_off() -> None:
         for number, work in waiting:
-            answers[number] = await work
+            answers[number] = await work if isinstance(work, Awaitable) else work
             await turns.pass_on()
 
     await asyncio.gather(*[work_off() for _ in range(CHANGES_AT_ONCE_MAX)])
     return [answers[number] for number in sorted(answers)]
+
+
+USED_UP: Final = TopicError(
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    "the quota controller_mutation_rate is used up: send the request again after throttle_time_ms",
+)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class MutationQuota:
+    """Quota of changes of topics: partitions that a client creates and deletes in a second.
+
+    A client that has used its quota is refused with THROTTLING_QUOTA_EXCEEDED, in the versions of
+    the requests whose clients know this error; in older versions it is served. In both cases it is
+    paused. A request within the quota is not, also if it uses up the quota, except in the older
+    versions.
+
+    Only changes that are done are counted, and a validation changes nothing. A client that is
+    within its quota may exceed it once, with one request. So what its running requests may change
+    counts until they have ended.
+    """
+
+    _view: ClusterView
+    _quotas: QuotaSet
+    _now: Callable[[], float]
+    _default_partitions: int
+    _running: Counter[Hashable] = field(default_factory=Counter, init=False)
+    """Partitions that running requests may change, by what they are counted under."""
+
+    def limited(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Return handlers of changes of topics, of which each counts what it does."""
+        quota = RateQuota(self._quotas, QuotaKey.CONTROLLER_MUTATION_RATE, burst_s=BURST_S)
+        return {key: self._limited(key, handler, quota) for key, handler in handlers.items()}
+
+    def _limited(self, key: int, handler: Handler, quota: RateQuota) -> Handler:
+        async def handle(request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
+            if not quota.is_limited:
+                return await handler(request, context)
+            user, client_id = context.principal.name, context.client_id
+            bucket = quota.bucket_of(user, client_id)
+            throttle_s = quota.pause_s(user, client_id, self._running[bucket], self._now())
+            is_strict = context.api_version >= STRICT_FROM[key]
+            if throttle_s and is_strict:
+                response = _refusal(request, context.api_version)
+            else:
+                before = self._counts_before(request)
+                most = self._most_changed(request, before)
+                self._running[bucket] += most
+                try:
+                    served = await handler(request, context)
+                finally:
+                    self._running -= Counter({bucket: most})
+                assert not isinstance(served, bytes), "these handlers return messages"
+                response, count = served, _changed_count(request, served, before)
+                owed_s = quota.record(user, client_id, count, self._now())
+                throttle_s = 0.0 if is_strict else owed_s
+            note_throttle(response, throttle_s)
+            return response
+
+        return handle
+
+    def _counts_before(self, request: ApiMessage) -> dict[str, int]:
+        """Return how many partitions the topics of a request have now."""
+        names: Iterable[str | None] = ()
+        if isinstance(request, CreatePartitionsRequest):
+            names = [each.name for each in request.topics]
+        elif isinstance(request, DeleteTopicsRequest):
+            by_id = [each.topic_id for each in request.topics if each.topic_id is not None]
+            names = [
+                *(each.name for each in request.topics),
+                *request.topic_names,
+                *(self._view.topic_name_of(each.bytes) for each in by_id),
+            ]
+        return {name: self._view.partition_count(name) for name in names if name is not None}
+
+    def _most_changed(self, request: ApiMessage, before: Mapping[str, int]) -> int:
+        """Return how many partitions a request may create or delete."""
+        counts: Iterable[int] = before.values()
+        if isinstance(request, CreateTopicsRequest):
+            counts = () if request.validate_only else map(self._wanted_count, request.topics)
+        elif isinstance(request, CreatePartitionsRequest):
+            wanted = () if request.validate_only else request.topics
+            counts = (each.count - before.get(each.name, 0) for each in wanted)
+        return sum(min(max(0, each), PARTITIONS_MAX) for each in counts)
+
+    def _wanted_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._default_partitions if topic.num_partitions == -1 else topic.num_partitions
+
+
+def _changed_count(request: ApiMessage, response: Any, before: Mapping[str, int]) -> int:
+    """Return how many partitions a request has created or deleted."""
+    match request:
+        case CreateTopicsRequest(validate_only=False):
+            return sum(each.num_partitions for each in response.topics if not each.error_code)
+        case CreatePartitionsRequest(validate_only=False):
+            done = {each.name: None for each in response.results if not each.error_code}
+            grown = (each for each in request.topics if each.name in done)
+            return sum(max(0, each.count - before.get(each.name, 0)) for each in grown)
+        case DeleteTopicsRequest():
+            done = {each.name: None for each in response.responses if not each.error_code}
+            return sum(before.get(name, 0) for name in done if name is not None)
+        case _:
+            return 0
+
+
+def _refusal(request: ApiMessage, version: int) -> ApiMessage:
+    """Return the answer that refuses every topic of a request."""
+    match request:
+        case CreateTopicsRequest():
+            created = [answer(_Created, USED_UP, name=each.name) for each in request.topics]
+            return CreateTopicsResponse(topics=created)
+        case CreatePartitionsRequest():
+            grown = [answer(_Grown, USED_UP, name=each.name) for each in request.topics]
+            return CreatePartitionsResponse(results=grown)
+        case DeleteTopicsRequest():
+            deleted = [each.answer(USED_UP) for each in _asked_deletions(request, version)]
+            return DeleteTopicsResponse(responses=deleted)
+        case _:
+            raise AssertionError("the handlers of changes of topics are wrapped")

@@ -6,22 +6,22 @@ Leaves the answers to the modules that it imports, and calling them to `dispatch
 from dataclasses import dataclass
 
 from broker_layer.administration.acl_admin import DISABLED, AclAdmin
-from broker_layer.administration.cluster_answers import ClusterAnswers
+from broker_layer.administration.cluster_answers import (
+    ClusterAnswers,
+    MetadataAnswers,
+    TopicPartitionAnswers,
+)
 from broker_layer.administration.config_admin import ConfigAdmin
 from broker_layer.administration.leader_elections import LeaderElections
-from broker_layer.administration.moving_ledgers import MovingLedgers
-from broker_layer.administration.mutation_quota import MutationQuota
-from broker_layer.administration.reassignments import Reassignments
+from broker_layer.administration.reassignments import MovingLedgers, Reassignments
 from broker_layer.administration.spreading import TopicSpreading
-from broker_layer.administration.topic_admin import TopicAdmin
-from broker_layer.administration.topic_metadata_answers import MetadataAnswers
-from broker_layer.administration.topic_partition_answers import TopicPartitionAnswers
+from broker_layer.administration.topic_admin import MutationQuota, TopicAdmin
+from broker_layer.control.bookie_states import LiveBookies
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.led_partitions import ReplicaView
 from broker_layer.control.ledger_health import LedgerHealth
-from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.control.partition_manager import PartitionManager
-from broker_layer.control.shown_replicas import ReplicaView
 from broker_layer.control.topic_changes import TopicChanges
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey

@@ -12,13 +12,13 @@ Source: topics design, "What a takeover does".
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from typing import Final, Protocol
 
-from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from ledger_client import LedgerError
@@ -31,7 +31,6 @@ OFFLINE_AFTER_S: Final = 5.0
 """Time of failed takeover attempts, in seconds, after which clients see no leader."""
 SERVED_WELL_S: Final = 10.0
 """A log that fails within this time, in seconds, is reopened after a pause, longer each time."""
-
 _log = logging.getLogger("quire.broker.partitions")
 
 
@@ -73,6 +72,37 @@ class PartitionStatus:
     def is_offline(self, now_s: float) -> bool:
         """Return whether attempts to take the partition over have failed for OFFLINE_AFTER_S."""
         return self.stage in TRIES and bool(self.reason) and now_s - self.since_s >= OFFLINE_AFTER_S
+
+
+class TakeOverSlots:
+    """`count` slots, each held by one takeover for at most `held_s_max` seconds.
+
+    A takeover is quick while bookies answer. One that waits for a bookie that does not answer
+    delays others only for a limited time: then it continues without its slot.
+    """
+
+    def __init__(self, count: int, held_s_max: float) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._held_s_max = held_s_max
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Wait for a slot; hold it until the end of the block, but not longer than `held_s_max`."""
+        await self._free.acquire()
+        is_held = True
+
+        def release() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._free.release()
+
+        timer = asyncio.get_running_loop().call_later(self._held_s_max, release)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            release()
 
 
 @dataclass(frozen=True, slots=True)

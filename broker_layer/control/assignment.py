@@ -1,6 +1,8 @@
-"""Planning of partition leaders, for new topics and after the set of brokers changed.
+"""Planning of partition leaders, for new topics and after the set of brokers changed, and marks of
+requested unclean leaderships.
 
-Leaves storing a plan, and the time of planning, to `controller.py`.
+Leaves storing a plan, and the time of planning, to `controller.py`, and the effects of an unclean
+leadership to `log_takeover.py`.
 
 Invariants: pure; a plan names only brokers that are up and not leaving; it depends only on its
 arguments, so a plan for a result that is already stored is empty.
@@ -10,6 +12,8 @@ Source: topics design, "The mapping", controller.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from metadata.topics.topic import NO_LEADER, PartitionLeadership, TopicRecord
@@ -180,9 +184,40 @@ def apply_moves(record: TopicRecord, moves: Sequence[LeaderMove]) -> TopicRecord
     return record.with_leaders(leaders).with_preferred(preferred)
 
 
-def moves_by_topic(plan: Plan) -> Mapping[str, list[LeaderMove]]:
-    """Return the moves of a plan, grouped by topic."""
-    grouped: dict[str, list[LeaderMove]] = {}
-    for move in plan:
-        grouped.setdefault(move.topic, []).append(move)
-    return grouped
+UNCLEAN: Final = "quire.unclean"
+"""Setting of a topic: a list `partition:epoch,...` of the leader epochs from which on a partition
+may be taken over by protocol rule 11.6. Clients neither see nor alter it.
+"""
+READ_MAX: Final = 16
+"""Number of lists that are kept as read: one is asked for each partition of its topic."""
+
+
+def unclean_since(stored: Mapping[str, str], partition: int, epoch: int) -> int | None:
+    """Return the epoch from which on an unclean leadership of a partition is requested; None if
+    none is requested up to `epoch`.
+
+    A mark applies until any broker has begun a leadership of that epoch or a later one, over any
+    number of attempts. Later leaderships follow the topic's settings.
+    """
+    asked = unclean_epochs(stored).get(partition)
+    return asked if asked is not None and asked <= epoch else None
+
+
+def unclean_epochs(stored: Mapping[str, str]) -> Mapping[int, int]:
+    """Return the requested epochs, by partition."""
+    return _epochs_in(stored.get(UNCLEAN, ""))
+
+
+@lru_cache(READ_MAX)
+def _epochs_in(noted: str) -> Mapping[int, int]:
+    pairs = (each.split(":") for each in noted.split(",") if each)
+    return MappingProxyType({int(partition): int(epoch) for partition, epoch in pairs})
+
+
+def with_unclean(stored: Mapping[str, str], asked: Mapping[int, int]) -> dict[str, str]:
+    """Return a topic's stored settings with the given partitions' epochs added; marks of other
+    partitions stay.
+    """
+    epochs = {**unclean_epochs(stored), **asked}
+    noted = ",".join(f"{partition}:{epoch}" for partition, epoch in sorted(epochs.items()))
+    return {**stored, UNCLEAN: noted}

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 from broker_layer.control.assignment import (
     Plan,
     apply_moves,
-    moves_by_topic,
     plan_balance,
     plan_leaders,
     plan_new_epochs,
@@ -38,8 +37,8 @@ from broker_layer.control.cluster_view import (
     ViewSettled,
 )
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.control.ledger_sweeping import LedgerSweeper
-from broker_layer.control.topic_erasing import TopicEraser
+from broker_layer.control.ledger_erasing import LedgerSweeper, TopicEraser
+from broker_layer.handlers import grouped
 from ledger_client import LedgerError
 from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Backoff
@@ -264,7 +263,7 @@ class Controller:
             return
         changes = {
             topic: partial(apply_moves, moves=moves)
-            for topic, moves in moves_by_topic(plan).items()
+            for topic, moves in grouped((move.topic, move) for move in plan).items()
         }
         for record in (await self._parts.topics.change_many(changes)).values():
             self._parts.view.learn(record)

@@ -1,33 +1,30 @@
 """Ledgers of the partitions that a broker leads that have too few copies.
 
-Leaves what a ledger lacks to `ledger_copies.py`, and making copies to the processes of repair.
+Leaves which bookies' copies do not count to `bookie_states.py`, and making copies to the processes
+of repair.
 
 Invariants: while every bookie is well and repair has no job, nothing is read. Otherwise the
 metadata of each ended ledger is read once and kept, at most READS_PER_LOOK in one look; a ledger
 that repair may change is read again after REREAD_S. What is found is only shown: no decision
-depends on it.
+depends on it. A ledger of a topic has all its entries on each member, because its ensemble is its
+write quorum. A fragment without entries lacks nothing.
 
-Source: protocol rules 9.1 and 9.3; docs/topics.md, "Under-replicated partitions".
+Source: protocol rules 9.1, 9.3, 9.9 and 11.2; docs/topics.md, "Under-replicated partitions".
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from broker_layer.control.bookie_states import BookieStates
-from broker_layer.control.ledger_copies import (
-    NAMED_BY_REPAIR,
-    LedgerCopies,
-    Shortage,
-    ledger_copies,
-    shortage_of,
-)
 from broker_layer.log.topic_log import TopicLog
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.copies import FragmentCopies, copies_of
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.repair.jobs import MOVING_URGENCY, JobName, job_name_of
 from metadata.store.child_names import ChildNames
@@ -45,8 +42,68 @@ LOGS_PER_STEP: Final = 100
 """Number of logs that are checked before the event loop may do other work."""
 GONE_SHOWN_MAX: Final = 8
 """Maximum number of bookies that are shown as replicas only because old ledgers name them."""
-
+TOO_FEW: Final = "it has fewer members than it wants"
+NAMED_BY_REPAIR: Final = "repair has a job for it"
 _log = logging.getLogger("quire.broker.partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCopies:
+    """Copies of the entries of a closed ledger."""
+
+    fragments: tuple[FragmentCopies, ...]
+    size_bytes: int
+
+    @property
+    def members(self) -> tuple[BookieId, ...]:
+        """All bookies that it names."""
+        return tuple(dict.fromkeys(each for one in self.fragments for each in one.ensemble))
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What one ledger lacks."""
+
+    ledger_id: LedgerId
+    why: str
+    bookies: tuple[BookieId, ...] = ()
+    """Bookies that it names and whose copies do not count."""
+    entry_count: int = 0
+    """Entries with fewer copies than they are to have; 0 if only a job of repair names it."""
+    size_bytes: int = 0
+    """Bytes of these entries, estimated from the length of the ledger."""
+
+
+def ledger_copies(ledger: LedgerMetadata) -> LedgerCopies | None:
+    """Return the copies of a ledger; None unless it is closed."""
+    if ledger.last_entry_id is None or ledger.length is None:
+        return None
+    return LedgerCopies(tuple(copies_of(ledger)), ledger.length)
+
+
+def shortage_of(
+    ledger_id: LedgerId, copies: LedgerCopies, why_short: Callable[[BookieId], str]
+) -> Shortage | None:
+    """Return what a ledger lacks; None if every entry has all its copies."""
+    bookies: dict[BookieId, str] = {}
+    short_count = 0
+    lacks_members = False
+    for fragment in copies.fragments:
+        if fragment.is_empty:
+            continue
+        bad = {each: why for each in fragment.ensemble if (why := why_short(each))}
+        is_small = fragment.lacking_members > 0
+        if bad or is_small:
+            short_count += fragment.entry_count
+        bookies |= bad
+        lacks_members |= is_small
+    if not short_count:
+        return None
+    reasons = [f"{bookie_id} {why}" for bookie_id, why in bookies.items()]
+    reasons += [TOO_FEW] * lacks_members
+    entry_count = sum(each.entry_count for each in copies.fragments)
+    size_bytes = copies.size_bytes * short_count // entry_count
+    return Shortage(ledger_id, "; ".join(reasons), tuple(bookies), short_count, size_bytes)
 
 
 @dataclass(slots=True)
@@ -96,25 +153,18 @@ class StoredReplicas:
         return (*replicas, *([MISSING_REPLICA] * self.lacks_one)), in_sync
 
 
+@dataclass(eq=False, repr=False)
 class LedgerHealth:
     """The ledgers with too few copies of all logs, from `start` until `aclose`."""
 
-    def __init__(
-        self,
-        ledgers: LedgerStore,
-        jobs: ChildNames,
-        states: BookieStates,
-        logs: Callable[[], Iterable[TopicLog]],
-        now: Callable[[], float],
-    ) -> None:
-        self._ledgers = ledgers
-        self._jobs = jobs
-        self._states = states
-        self._logs = logs
-        self._now = now
-        self._known: dict[PartitionKey, dict[LedgerId, _Known]] = {}
-        self._short: dict[PartitionKey, tuple[Shortage, ...]] = {}
-        self._tasks = BackgroundTasks()
+    _ledgers: LedgerStore
+    _jobs: ChildNames
+    _states: BookieStates
+    _logs: Callable[[], Iterable[TopicLog]]
+    _now: Callable[[], float]
+    _known: dict[PartitionKey, dict[LedgerId, _Known]] = field(default_factory=dict, init=False)
+    _short: dict[PartitionKey, tuple[Shortage, ...]] = field(default_factory=dict, init=False)
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks, init=False)
 
     def start(self) -> None:
         """Begin to look."""

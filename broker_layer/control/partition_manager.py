@@ -23,11 +23,11 @@ from broker_layer.control.assigned_partition import (
     PartitionStatus,
     Stage,
     TakeOverLimits,
+    TakeOverSlots,
 )
 from broker_layer.control.cluster_view import ClusterView, TopicChanged, ViewEvent
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.partition_opener import PartitionOpener
-from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode

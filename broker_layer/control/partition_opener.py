@@ -6,14 +6,15 @@ coordinators.
 Invariant: an object that fails reports it once to its opener, and only the opener closes it.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from broker_layer.control.assigned_partition import OpenedPartition
+from broker_layer.control.assignment import unclean_since
 from broker_layer.control.cluster_view import ClusterView
-from broker_layer.control.unclean_elections import unclean_since
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_services import LogServices
@@ -21,14 +22,16 @@ from broker_layer.log.state_log import OpenDurableLog, StateLog
 from broker_layer.log.topic_configs import LogConfig, TopicDefaults, log_config
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerError
-from metadata.errors import MetadataError
+from metadata.errors import MetadataError, TopicNotFoundError
 from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 
 class CoordinatorPartitions(Protocol):
     """A coordinator of groups or transactions: the methods that load and close its partitions."""
 
-    async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
+    async def load(self, partition: int, open_log: OpenDurableLog) -> None:
         """Load a partition and serve it. May be cancelled. Raises TopicError, LedgerError or
         MetadataError if it cannot be loaded now.
         """
@@ -121,9 +124,55 @@ class PartitionOpener:
             )
 
         try:
-            await coordinator.load(key.partition, epoch, open_log)
+            await coordinator.load(key.partition, open_log)
         except BaseException:
             with contextlib.suppress(TopicError, LedgerError, MetadataError):
                 await coordinator.resign(key.partition)
             raise
         return LoadedState(coordinator, key.partition)
+
+
+Reading = asyncio.Task[TopicRecord | None]
+
+
+class PartitionExistence:
+    """Checks whether a partition exists in the present record of its topic.
+
+    A record names all partitions of its topic, and many of them are claimed together. So one read
+    serves all callers that were waiting before it was sent. An answer was true at some time during
+    the call, even if an earlier read differs.
+    """
+
+    def __init__(self, view: ClusterView, topics: TopicStore) -> None:
+        self._view = view
+        self._topics = topics
+        self._due: dict[str, Reading] = {}
+        """Reads that were not sent yet, by topic."""
+        self._sent: dict[str, Reading] = {}
+
+    async def check(self, key: PartitionKey) -> bool:
+        """Return whether a topic has the partition. Raises MetadataError."""
+        name = self._view.topic_name_of(key.topic_id)
+        if name is None:
+            return False  # a leader has read the topic, so the topic was deleted since
+        reading = self._due.get(name)
+        if reading is None:
+            reading = asyncio.get_running_loop().create_task(self._read(name))
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._due[name] = reading
+        record = await asyncio.shield(reading)
+        if record is None or record.topic_id != key.topic_id or record.is_deleted:
+            return False
+        return key.partition < len(record.partitions)
+
+    async def _read(self, name: str) -> TopicRecord | None:
+        """Read a record after the read before it has ended; return None if there is no record."""
+        if name in self._sent:
+            await asyncio.gather(self._sent[name], return_exceptions=True)
+        self._sent[name] = self._due.pop(name)
+        try:
+            return (await self._topics.get(name, fresh=True))[0]
+        except TopicNotFoundError:
+            return None
+        finally:
+            del self._sent[name]

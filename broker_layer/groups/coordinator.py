@@ -7,28 +7,38 @@ Invariants: a partition is served only from the end of its load until its resign
 of its log, and never while the broker's session may have lapsed. While it loads, all requests for
 its groups are refused.
 Source: topics design, "The mapping" (groups).
+MERGED
+Removal of expired offsets from one group, and of the group when it is empty.
+
+Leaves the rules to `offset_expiry`, and the times of the checks to `coordinator`.
+
+Source: KIP-211; Kafka's offset expiration of groups with and without members.
 """
 
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
-from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, LedPartitions
 from broker_layer.errors import TopicError
-from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer.consumer_records import GroupRecordError
-from broker_layer.groups.group_host import Clock, GroupHost
-from broker_layer.groups.records import TransactionEnded, committed_records
-from broker_layer.groups.retention import expire_group
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.consumer_group import ConsumerGroup
+from broker_layer.groups.group_host import Clock, GroupHost, TimerKey, Timers
+from broker_layer.groups.offset_table import GroupOffsets, OffsetPlace, expired_places, is_current
+from broker_layer.groups.records import (
+    GroupRemoved,
+    TransactionEnded,
+    committed_records,
+    removed_records,
+)
 from broker_layer.groups.shard import GroupShard
-from broker_layer.groups.timers import TimerKey, Timers
-from broker_layer.groups.topics import GroupTopics
-from broker_layer.java_hash import partition_of_key
+from broker_layer.groups.values import GroupsConfig, GroupState, GroupTopics
+from broker_layer.handlers import Turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.state_log import DurableLog, OpenDurableLog
-from broker_layer.turns import Turns
 
 
 class GroupCoordinator:
@@ -46,8 +56,8 @@ class GroupCoordinator:
         self._rng = rng
         self._clock = Clock(wall_clock_ms)
         self._timers = Timers(self._on_due)
-        self._hosts: dict[int, GroupHost] = {}
-        self._loading: dict[int, GroupHost] = {}
+        count = partial(topics.partition_count, CONSUMER_OFFSETS)
+        self._hosts = LedPartitions[GroupHost](CONSUMER_OFFSETS, count)
         self._upkeep: asyncio.Task[None] | None = None
         self._absent_before: dict[str, None] = {}
         """Topics with offsets that did not exist at the last `expire`."""
@@ -55,45 +65,19 @@ class GroupCoordinator:
 
     # ---- partitions ----------------------------------------------------------------------------
 
-    async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
+    async def load(self, partition: int, open_log: OpenDurableLog) -> None:
         """Take a partition over; return when it is served. Raises what `open_log` raises, and
         TopicError if a record cannot be read.
         """
-        assert partition not in self._hosts, "resigned before it is loaded again"
         shard = GroupShard(self.config, self.topics)
         host = GroupHost(partition, shard, self._clock, self._timers)
-        self._loading[partition] = host
-        try:
-            log = await open_log(
-                load=shard.load,
-                snapshot=shard.snapshot,
-                on_failed=host.end,  # the partition manager resigns it, and loads it again
-            )
-        except GroupRecordError as error:
-            self._loading.pop(partition, None)
-            text = (
-                f"{CONSUMER_OFFSETS}-{partition} cannot be loaded in epoch {epoch}: a record is "
-                f"{error}. If all brokers have this release, keep its ledgers and report this"
-            )
-            raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
-        except BaseException:
-            self._loading.pop(partition, None)
-            raise
-        if self._loading.pop(partition, None) is not host:
-            await log.aclose()
-            text = (
-                f"{CONSUMER_OFFSETS}-{partition} was given to another broker while it was loaded: "
-                "find the coordinator again, and retry there"
-            )
-            raise TopicError(ErrorCode.NOT_COORDINATOR, text)
-        self._serve(partition, host, log)
+        await self._hosts.load(host, host.load(open_log))
+        if self._upkeep is None:
+            self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
 
     async def resign(self, partition: int) -> None:
         """Close a partition's log and drop its groups; do nothing if it is not loaded."""
-        self._loading.pop(partition, None)
-        host = self._hosts.pop(partition, None)
-        if host is not None:
-            await host.aclose()
+        await self._hosts.resign(partition)
 
     async def aclose(self) -> None:
         """Resign all partitions."""
@@ -103,44 +87,20 @@ class GroupCoordinator:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._upkeep
             self._upkeep = None
-        for partition in list(self._hosts):
-            await self.resign(partition)
+        await self._hosts.aclose()
         self._timers.close()
 
     def host_of(self, group_id: str) -> GroupHost:
-        """Return the partition of a group. Raises TopicError: NOT_COORDINATOR,
-        COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE while there are no partitions.
-        """
-        count = self.topics.partition_count(CONSUMER_OFFSETS)
-        if count == 0:
-            text = f"{CONSUMER_OFFSETS} does not exist yet: find the coordinator, which creates it"
-            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-        return self.host_at(partition_of_key(group_id, count))
+        """Return the partition of a group. Raises TopicError."""
+        return self._hosts.of_key(group_id)
 
     def host_at(self, partition: int) -> GroupHost:
-        """Return a loaded partition. Raises TopicError as `host_of`."""
-        if partition in self._loading:
-            text = f"{CONSUMER_OFFSETS}-{partition} is loading: retry"
-            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
-        host = self._hosts.get(partition)
-        if host is None:
-            text = (
-                f"this broker does not lead {CONSUMER_OFFSETS}-{partition}: find the coordinator "
-                "again, and retry there"
-            )
-            raise TopicError(ErrorCode.NOT_COORDINATOR, text)
-        if host.refusal is not None:
-            raise host.refusal
-        return host
+        """Return a loaded partition. Raises TopicError."""
+        return self._hosts.at(partition)
 
     def hosts(self) -> list[GroupHost]:
-        """Return the loaded partitions that may be served. Raises TopicError
-        COORDINATOR_LOAD_IN_PROGRESS while one loads, because a list without it would be wrong.
-        """
-        if self._loading:
-            text = f"partitions of {CONSUMER_OFFSETS} are loading: retry"
-            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
-        return [each for each in self._hosts.values() if each.refusal is None]
+        """Return the loaded partitions that may be served. Raises TopicError while one loads."""
+        return self._hosts.served()
 
     def new_member_id(self, prefix: str) -> str:
         """Return a unique member id that begins with `prefix`."""
@@ -158,8 +118,8 @@ class GroupCoordinator:
     ) -> None:
         """End a producer's transaction on one partition; return when that is durable.
 
-        Raises TopicError: as `host_of`, or INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED
-        for a marker that is too late.
+        Raises TopicError: as `LedPartitions.at`, or INVALID_PRODUCER_EPOCH or
+        TRANSACTION_COORDINATOR_FENCED for a marker that is too late.
         """
         host = self.host_at(partition)
         offsets = host.shard.offsets
@@ -179,7 +139,7 @@ class GroupCoordinator:
         topic is gone if it is missing at this call and was at the last one.
         """
         absent, turns = dict[str, None](), Turns()
-        for host in list(self._hosts.values()):
+        for host in self._hosts.loaded():
             host.shard.offsets.drop_idle_producers(self._clock.wall_clock_ms())
             for group_id in host.shard.group_ids():
                 missing = self._absent_topics(host, group_id)
@@ -199,12 +159,6 @@ class GroupCoordinator:
 
     # ---- internals -----------------------------------------------------------------------------
 
-    def _serve(self, partition: int, host: GroupHost, log: DurableLog) -> None:
-        self._hosts[partition] = host
-        host.start(log)
-        if self._upkeep is None:
-            self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
-
     async def _keep_up(self) -> None:
         while True:
             await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
@@ -212,11 +166,68 @@ class GroupCoordinator:
 
     def _on_due(self, key: TimerKey) -> None:
         partition, group_id = key
-        host = self._hosts.get(partition)
+        host = self._hosts.find(partition)
         if host is not None:
             host.on_due(group_id)
 
     def _on_topics_changed(self) -> None:
-        for host in self._hosts.values():
+        for host in self._hosts.loaded():
             for group in host.shard.consumers.values():
                 group.note_topics_changed()
+
+
+def expire_group(host: GroupHost, group_id: str, topics: GroupTopics, gone: Sequence[str]) -> None:
+    """Write the removal of expired offsets, and of those of topics that are gone. Raises TopicError
+    if the log does not accept it.
+    """
+    shard = host.shard
+    offsets = shard.offsets.of(group_id)
+    group = shard.groups.get(group_id)
+    consumers = shard.consumers.get(group_id)
+    if offsets is not None:
+        places = [(topic, each) for topic in gone for each in offsets.committed[topic]]
+        places += _stale(offsets, topics) + _expired(host, group, consumers, offsets)
+        host.write(removed_records(group_id, list(dict.fromkeys(places))))
+    if consumers is not None and consumers.members:
+        return
+    is_empty = group is None or (group.state is GroupState.EMPTY and not group.roster.pending)
+    if is_empty and shard.offsets.of(group_id) is None:
+        if shard.is_stored(group_id):
+            host.write([GroupRemoved(group_id)])
+        shard.groups.pop(group_id, None)
+        shard.consumers.pop(group_id, None)
+
+
+def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[OffsetPlace]:
+    """Return the places of offsets that belong to an earlier topic of the same name."""
+    stale: list[OffsetPlace] = []
+    for topic, partition, committed in offsets.all():
+        if not is_current(committed, topics.topic_id_of(topic)):
+            stale.append((topic, partition))
+    return stale
+
+
+def _expired(
+    host: GroupHost,
+    group: ClassicGroup | None,
+    consumers: ConsumerGroup | None,
+    offsets: GroupOffsets,
+) -> list[OffsetPlace]:
+    unused_ms: int | None = None
+    read_topics: tuple[str, ...] = ()
+    if consumers is not None:
+        read_topics = consumers.subscription()
+    elif group is not None and group.state is GroupState.EMPTY and group.protocol_type:
+        unused_ms = group.state_changed_ms
+    elif group is not None and group.roster.members:
+        subscription = group.subscription()
+        if subscription is None or group.state is not GroupState.STABLE:
+            return []
+        read_topics = subscription
+    return expired_places(
+        offsets,
+        unused_ms=unused_ms,
+        read_topics=read_topics,
+        wall_ms=host.clock.wall_clock_ms(),
+        retention_ms=host.shard.config.offsets_retention_ms,
+    )

@@ -9,14 +9,15 @@ all parked requests are answered with NOT_COORDINATOR, and nothing is served fro
 
 import asyncio
 import contextlib
+import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, RECORD_BYTES_MAX, LedPartition
 from broker_layer.errors import TopicError
-from broker_layer.groups.records import RECORD_BYTES_MAX, GroupRecord, GroupRemoved, encode
+from broker_layer.groups.classic_group import NEVER_MS
+from broker_layer.groups.records import GroupRecord, GroupRemoved, encode
 from broker_layer.groups.shard import GroupShard
-from broker_layer.groups.timers import Timers, loop_ms
 from broker_layer.groups.values import (
     AnswerJoin,
     AnswerSync,
@@ -29,7 +30,73 @@ from broker_layer.groups.values import (
     Waiter,
 )
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.state_log import DurableLog
+from broker_layer.log.state_log import OpenDurableLog
+from quire.server.overriding import override
+
+TimerKey = tuple[int, str]
+"""(partition, group id)."""
+
+
+def loop_ms() -> int:
+    """Return the loop's clock, rounded to the nearest millisecond. If it were rounded down, a timer
+    could fire just before its millisecond, find nothing due, and be set for the same time again.
+    """
+    return round(asyncio.get_running_loop().time() * 1000)
+
+
+class Timers:
+    """Deadlines of groups, over one `call_at` of the event loop.
+
+    A callback comes at the deadline or earlier. A later deadline for the same key does not move the
+    timer, so a heartbeat costs nothing: the callback finds nothing due and sets the next one.
+    """
+
+    def __init__(self, on_due: Callable[[TimerKey], None]) -> None:
+        self._on_due = on_due
+        self._due_ms: dict[TimerKey, int] = {}
+        self._heap: list[tuple[int, TimerKey]] = []
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_ms = NEVER_MS
+
+    def set_at_latest(self, key: TimerKey, due_ms: int) -> None:
+        """Call back for `key` at `due_ms` of the loop's clock, or earlier if already set so."""
+        if due_ms >= self._due_ms.get(key, NEVER_MS):
+            return
+        self._due_ms[key] = due_ms
+        heapq.heappush(self._heap, (due_ms, key))
+        self._arm()
+
+    def cancel(self, key: TimerKey) -> None:
+        """Remove the deadline of a key."""
+        self._due_ms.pop(key, None)
+
+    def close(self) -> None:
+        """Remove all deadlines."""
+        self._due_ms.clear()
+        self._heap.clear()
+        self._arm()
+
+    def _arm(self) -> None:
+        first_ms = self._heap[0][0] if self._heap else NEVER_MS
+        if first_ms == self._handle_ms:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._handle_ms = first_ms
+        if first_ms != NEVER_MS:
+            loop = asyncio.get_running_loop()
+            self._handle = loop.call_at(first_ms / 1000, self._run)
+
+    def _run(self) -> None:
+        now_ms = loop_ms()
+        self._handle, self._handle_ms = None, NEVER_MS
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, key = heapq.heappop(self._heap)
+            if self._due_ms.get(key) == due_ms:
+                del self._due_ms[key]
+                self._on_due(key)
+        self._arm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,49 +110,35 @@ class Clock:
         return Moment(loop_ms(), self.wall_clock_ms())
 
 
-class GroupHost:
+class GroupHost(LedPartition):
     """A partition that this broker coordinates."""
 
-    def __init__(self, partition: int, shard: GroupShard, clock: Clock, timers: Timers) -> None:
-        self.partition = partition
+    def __init__(self, number: int, shard: GroupShard, clock: Clock, timers: Timers) -> None:
+        super().__init__(CONSUMER_OFFSETS, number)
         self.shard = shard
         self.clock = clock
         self._timers = timers
-        self._log: DurableLog | None = None
         self._last: asyncio.Future[None] | None = None
         self._joins: dict[Waiter, asyncio.Future[JoinResult]] = {}
         self._syncs: dict[Waiter, asyncio.Future[SyncResult]] = {}
         self._waiter_count = 0
-        self._is_ended = False
 
-    def start(self, log: DurableLog) -> None:
-        """Begin to serve the loaded groups."""
-        self._log = log
+    async def load(self, open_log: OpenDurableLog) -> None:
+        """Load the groups, and begin to serve them. Raises as `open`."""
+        await self.open(open_log, self.shard.load, self.shard.snapshot)
         now_ms = self.clock.moment().now_ms
         self.shard.finish_load(now_ms)
         for group_id in self.shard.group_ids():
             self._schedule(group_id)
 
+    @override
     def end(self) -> None:
         """Stop serving, and answer all parked requests with NOT_COORDINATOR."""
-        self._is_ended = True
+        super().end()
         for group_id in self.shard.group_ids():
-            self._timers.cancel((self.partition, group_id))
+            self._timers.cancel((self.number, group_id))
         for group_id, group in list(self.shard.groups.items()):
             self.perform(group_id, group.end(ErrorCode.NOT_COORDINATOR))
-
-    async def aclose(self) -> None:
-        """Stop serving, and close the log in order."""
-        self.end()
-        if self._log is not None:
-            await self._log.aclose()
-
-    @property
-    def refusal(self) -> TopicError | None:
-        """Why nothing may be answered from memory now; None if it may."""
-        if self._is_ended or self._log is None:
-            return self._moved()
-        return self._log.lead_refusal
 
     # ---- the log -------------------------------------------------------------------------------
 
@@ -93,8 +146,8 @@ class GroupHost:
         """Append records and apply them in memory. Raises TopicError: NOT_COORDINATOR, an error of
         the log, or UNKNOWN_SERVER_ERROR for a record that is too large, as in Kafka.
         """
-        if self._is_ended or self._log is None:
-            raise self._moved()
+        if self._has_ended or self._log is None:
+            raise self._moved("is no longer led by this broker")
         encoded = [(record, encode(record)) for record in records]
         largest = max((len(data) for _, data in encoded), default=0)
         if largest > RECORD_BYTES_MAX:
@@ -121,16 +174,8 @@ class GroupHost:
         before this call. Raises TopicError (see `DurableLog.confirm_lead`).
         """
         await self.settled()
-        assert self._log is not None, "it is settled"
-        await self._log.confirm_lead()
+        await self.confirm_lead()
         await self.settled()
-
-    def _moved(self) -> TopicError:
-        text = (
-            f"this broker no longer leads {CONSUMER_OFFSETS}-{self.partition}: find the group's "
-            "coordinator again, and retry there"
-        )
-        return TopicError(ErrorCode.NOT_COORDINATOR, text)
 
     # ---- classic groups ------------------------------------------------------------------------
 
@@ -219,7 +264,7 @@ class GroupHost:
 
     def on_due(self, group_id: str) -> None:
         """Carry out what is due in a group."""
-        if self._is_ended:
+        if self._has_ended:
             return
         group = self.shard.groups.get(group_id)
         consumers = self.shard.consumers.get(group_id)
@@ -238,21 +283,21 @@ class GroupHost:
 
         def report(stored: "asyncio.Future[None]") -> None:
             is_stored = not stored.cancelled() and stored.exception() is None
-            if is_stored and not self._is_ended and self.shard.groups.get(group_id) is group:
+            if is_stored and not self._has_ended and self.shard.groups.get(group_id) is group:
                 self.perform(group_id, group.stored(generation, self.clock.moment()))
 
         self._last.add_done_callback(report)
 
     def _store_failed(self, group_id: str, generation: int, error: ErrorCode) -> None:
         group = self.shard.groups.get(group_id)
-        if group is not None and not self._is_ended:
+        if group is not None and not self._has_ended:
             moment = self.clock.moment()
             self.perform(group_id, group.store_failed(generation, error, moment))
 
     def _schedule(self, group_id: str) -> None:
         group = self.shard.groups.get(group_id) or self.shard.consumers.get(group_id)
-        if group is not None and not self._is_ended:
-            self._timers.set_at_latest((self.partition, group_id), group.next_deadline_ms())
+        if group is not None and not self._has_ended:
+            self._timers.set_at_latest((self.number, group_id), group.next_deadline_ms())
 
     def _next_waiter(self) -> Waiter:
         self._waiter_count += 1

@@ -8,11 +8,9 @@ of a rebalance is in the snapshot as it was last stored.
 
 from collections.abc import Iterator
 
-from broker_layer.groups.classic.classic_group import ClassicGroup
-from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer.consumer_group import ConsumerGroup
-from broker_layer.groups.consumer.consumer_values import ConsumerGroupChanged
-from broker_layer.groups.offsets.offset_table import OffsetTable, PlacedOffset
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.consumer_group import ConsumerGroup
+from broker_layer.groups.offset_table import OffsetTable, PlacedOffset
 from broker_layer.groups.records import (
     GroupRecord,
     GroupRemoved,
@@ -27,8 +25,13 @@ from broker_layer.groups.records import (
     pending_records,
     removed_records,
 )
-from broker_layer.groups.topics import GroupTopics
-from broker_layer.groups.values import ClassicImage, GroupState
+from broker_layer.groups.values import (
+    ClassicImage,
+    ConsumerGroupChanged,
+    GroupsConfig,
+    GroupState,
+    GroupTopics,
+)
 
 
 class GroupShard:
@@ -47,7 +50,7 @@ class GroupShard:
     # ---- the log -------------------------------------------------------------------------------
 
     def load(self, data: bytes) -> None:
-        """Apply one record of the log. Raises GroupRecordError."""
+        """Apply one record of the log. Raises MetadataFormatError."""
         record = decode(data)
         if isinstance(record, ConsumerGroupChanged):
             self.consumer_or_new(record.group_id)

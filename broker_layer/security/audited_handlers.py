@@ -1,7 +1,7 @@
 """Audit lines about the requests that change a cluster: topics, settings, rights, groups, leaders.
 
-Leaves users and quotas to `user_handlers` and `quota_handlers`, which know more of them, and
-refusals for want of a right to `authorizer`.
+Leaves users and quotas to `client_admin`, which knows more of them, and refusals for want of a
+right to `authorizer`.
 
 Invariants: each answer to such a request causes one line for each kind of result in it, with the
 number of things and the first NAMES_MAX of their names; one that ends without an answer, because
@@ -41,62 +41,39 @@ Changes = Callable[[Message, Message], Iterable[Changed]]
 """Returns the things that a request changed, or would have, from it and its answer."""
 
 
-def _topics(_: Message, answer: Message) -> Iterable[Changed]:
-    return ((each.name, each.error_code) for each in answer.topics)
+def _rows(answered: str, name: str) -> Changes:
+    """Return the changes in an answer with one row for each thing."""
+
+    def changes(_: Message, answer: Message) -> Iterable[Changed]:
+        return ((getattr(each, name), each.error_code) for each in getattr(answer, answered))
+
+    return changes
+
+
+def _parts(answered: str, name: str, parts: str, number: str) -> Changes:
+    """Return the changes in an answer with a row for each partition of each topic."""
+
+    def changes(_: Message, answer: Message) -> Iterable[Changed]:
+        if getattr(answer, "error_code", ErrorCode.NONE):
+            return (("all", answer.error_code),)
+        return (
+            (f"{getattr(topic, name)}-{getattr(each, number)}", each.error_code)
+            for topic in getattr(answer, answered)
+            for each in getattr(topic, parts)
+        )
+
+    return changes
 
 
 def _deleted_topics(_: Message, answer: Message) -> Iterable[Changed]:
     return ((each.name or str(each.topic_id), each.error_code) for each in answer.responses)
 
 
-def _deleted_records(_: Message, answer: Message) -> Iterable[Changed]:
-    return (
-        (f"{topic.name}-{each.partition_index}", each.error_code)
-        for topic in answer.topics
-        for each in topic.partitions
-    )
-
-
-def _partitions(_: Message, answer: Message) -> Iterable[Changed]:
-    return ((each.name, each.error_code) for each in answer.results)
-
-
-def _configs(_: Message, answer: Message) -> Iterable[Changed]:
-    return ((each.resource_name, each.error_code) for each in answer.responses)
-
-
-def _groups(_: Message, answer: Message) -> Iterable[Changed]:
-    return ((each.group_id, each.error_code) for each in answer.results)
-
-
 def _offsets(request: Message, answer: Message) -> Iterable[Changed]:
     if answer.error_code:
         return ((request.group_id, answer.error_code),)
-    return (
-        (f"{request.group_id} {topic.name}-{each.partition_index}", each.error_code)
-        for topic in answer.topics
-        for each in topic.partitions
-    )
-
-
-def _leaders(_: Message, answer: Message) -> Iterable[Changed]:
-    if answer.error_code:
-        return (("all", answer.error_code),)
-    return (
-        (f"{topic.topic}-{each.partition_id}", each.error_code)
-        for topic in answer.replica_election_results
-        for each in topic.partition_result
-    )
-
-
-def _reassigned(_: Message, answer: Message) -> Iterable[Changed]:
-    if answer.error_code:
-        return (("all", answer.error_code),)
-    return (
-        (f"{topic.name}-{each.partition_index}", each.error_code)
-        for topic in answer.responses
-        for each in topic.partitions
-    )
+    places = _parts("topics", "name", "partitions", "partition_index")(request, answer)
+    return ((f"{request.group_id} {place}", code) for place, code in places)
 
 
 def _created_rules(request: Message, answer: Message) -> Iterable[Changed]:
@@ -114,16 +91,20 @@ def _deleted_rules(_: Message, answer: Message) -> Iterable[Changed]:
 
 AUDITED: Final[Mapping[ApiKey, Changes]] = MappingProxyType(
     {
-        ApiKey.CREATE_TOPICS: _topics,
+        ApiKey.CREATE_TOPICS: _rows("topics", "name"),
         ApiKey.DELETE_TOPICS: _deleted_topics,
-        ApiKey.DELETE_RECORDS: _deleted_records,
-        ApiKey.CREATE_PARTITIONS: _partitions,
-        ApiKey.ALTER_CONFIGS: _configs,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
-        ApiKey.DELETE_GROUPS: _groups,
+        ApiKey.DELETE_RECORDS: _parts("topics", "name", "partitions", "partition_index"),
+        ApiKey.CREATE_PARTITIONS: _rows("results", "name"),
+        ApiKey.ALTER_CONFIGS: _rows("responses", "resource_name"),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _rows("responses", "resource_name"),
+        ApiKey.DELETE_GROUPS: _rows("results", "group_id"),
         ApiKey.OFFSET_DELETE: _offsets,
-        ApiKey.ELECT_LEADERS: _leaders,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassigned,
+        ApiKey.ELECT_LEADERS: _parts(
+            "replica_election_results", "topic", "partition_result", "partition_id"
+        ),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _parts(
+            "responses", "name", "partitions", "partition_index"
+        ),
         ApiKey.CREATE_ACLS: _created_rules,
         ApiKey.DELETE_ACLS: _deleted_rules,
     }

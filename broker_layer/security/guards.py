@@ -16,14 +16,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from broker_layer.handlers import Handler, RequestContext
+from broker_layer.errors import TopicError
+from broker_layer.handlers import Handler, RequestContext, answer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, response_class
 from broker_layer.kafka.versions import BROKERS_ASK_FROM, ApiKey
-from broker_layer.security.authorizer import Authorizer
-from broker_layer.security.rights import (
+from broker_layer.security.authorizer import (
     NOT_AUTHORIZED,
     REFUSALS,
+    Authorizer,
     Rights,
     creates_topic,
     may_on_cluster,
@@ -83,7 +84,7 @@ class GuardedCall:
 
     def refuse(self, code: ErrorCode, **fields: object) -> Message:
         """Return an answer that refuses the request as a whole."""
-        return _refusal(self.answer_class, code, fields)
+        return answer(self.answer_class, _refusal(code), **fields)
 
 
 Guard = Callable[[GuardedCall], Awaitable[Message]]
@@ -133,17 +134,11 @@ class Rows:
         if self.parts is not None:
             rows = self.parts.refused(kind, self.parts.elements(element), code)
             fields[self.parts.answer_list] = rows
-        return _refusal(kind, code, {**fields, **self.blank})
+        return answer(kind, _refusal(code), **{**fields, **self.blank})
 
 
-def _refusal(kind: Message, code: ErrorCode, fields: Mapping[str, object]) -> Message:
-    errors: dict[str, object] = {}
-    for name in ("error_code", "partition_error_code"):
-        if name in kind.fields:
-            errors[name] = code
-    if "error_message" in kind.fields:
-        errors["error_message"] = NOT_AUTHORIZED
-    return kind(**errors, **fields)
+def _refusal(code: ErrorCode) -> TopicError:
+    return TopicError(code, NOT_AUTHORIZED)
 
 
 def on(operation: Operation, kind: ResourceType, named: str) -> Need:
@@ -405,7 +400,7 @@ def _deletion_refusal(call: GuardedCall, asked: Message) -> Message:
     if call.rights.check(Operation.DELETE, ResourceType.TOPIC, name):
         return None
     fields = {"name": name, "topic_id": topic_id or UUID(int=0)}
-    return _refusal(kind, ErrorCode.TOPIC_AUTHORIZATION_FAILED, fields)
+    return answer(kind, _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED), **fields)
 
 
 async def _find_coordinator(call: GuardedCall) -> Message:

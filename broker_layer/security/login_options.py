@@ -1,17 +1,21 @@
-"""Options of logins, which the options of a broker include.
+"""Protocols of listeners, and options of logins, which the options of a broker include.
 
 Leaves the listeners to `broker_layer.options`, and files and mechanisms to `server.access`.
 
+Format of `listener_security_protocol_map`: `NAME:PROTOCOL`, separated by commas. A listener that is
+not named there has the protocol that is its name.
+
 Invariant: mechanisms that send a secret are not taken on listeners without TLS.
 
-Source: Kafka's `sasl.enabled.mechanisms` and `connections.max.reauth.ms`.
+Source: Kafka's `listener.security.protocol.map`, `sasl.enabled.mechanisms` and
+`connections.max.reauth.ms`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from broker_layer.security.protocols import SecurityProtocol
 from quire.identity.errors import JwksError
 from quire.identity.sasl.jwks import parse_jwks
 from quire.identity.sasl.jwks_documents import check_url, read_jwks_file
@@ -25,6 +29,56 @@ SECRET_MECHANISMS: Final = (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
 """Mechanisms whose messages can be used by others that read them."""
 HTTPS: Final = "https://"
 _DAY_MS: Final = 24 * 3_600_000
+
+
+class SecurityProtocol(StrEnum):
+    """Whether the clients of a listener use TLS and logins."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections begin with a handshake."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def uses_logins(self) -> bool:
+        """Whether clients log in before they are served."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+def protocols_of(listeners: Collection[str], text: str) -> Mapping[str, SecurityProtocol]:
+    """Return the protocol of each listener. Raises ValueError."""
+    given = _parse(text)
+    for name in given:
+        if name not in listeners:
+            raise ValueError(f"{name} is not a listener: add it to listeners, or remove it")
+    protocols: dict[str, SecurityProtocol] = {}
+    for name in listeners:
+        if name not in given and name not in list(SecurityProtocol):
+            raise ValueError(
+                f"the listener {name} has no protocol: write {name}:PROTOCOL, with one of"
+                f" {', '.join(SecurityProtocol)}"
+            )
+        protocols[name] = given.get(name) or SecurityProtocol(name)
+    return protocols
+
+
+def _parse(text: str) -> dict[str, SecurityProtocol]:
+    given: dict[str, SecurityProtocol] = {}
+    for part in text.split(",") if text.strip() else ():
+        name, colon, protocol = (each.strip() for each in part.partition(":"))
+        if not (name and colon) or protocol not in list(SecurityProtocol):
+            raise ValueError(
+                f"{part.strip()!r} is not NAME:PROTOCOL, with one of {', '.join(SecurityProtocol)}"
+            )
+        if name in given:
+            raise ValueError(f"the listener {name} is given twice")
+        given[name] = SecurityProtocol(protocol)
+    return given
 
 
 def _check_source(source: str) -> None:

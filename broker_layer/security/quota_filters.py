@@ -1,6 +1,6 @@
 """Filter of DescribeClientQuotas: which entities a description has. Pure.
 
-Leaves the answer to `quota_handlers`, and entities to `metadata.security.quotas`.
+Leaves the answer to `client_admin`, and entities to `metadata.security.quotas`.
 
 Invariants: each component names another type; a component never selects entities without its type;
 a strict filter selects only entities that have no other types.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from broker_layer.handlers import Handler
+from broker_layer.handlers import Handler, Turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.messages import (
@@ -31,7 +31,7 @@ from broker_layer.kafka.versions import ADVERTISED, BROKERS_ASK_FROM, ApiKey
 from broker_layer.server.exchange import Exchange, RawHandler, RequestTasks
 from broker_layer.server.quotas import ClientQuotas
 from broker_layer.server.server_limits import BrokerCounters
-from broker_layer.turns import Turns
+from broker_layer.server.exchange import Buffer, Exchange, RawHandler
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
 """APIs for brokers; of the first, only some versions: see `_is_for_brokers`."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.handlers import Turns, slices
 from broker_layer.kafka.fetch_codec import (
     READ_COMMITTED,
     FetchPartitionResult,
@@ -42,8 +43,8 @@ from broker_layer.server.service_tools import (
     check_leader_epoch,
     record_request,
 )
-from broker_layer.turns import Turns, slices
 from metadata.security.acls import Operation, ResourceType
+from broker_layer.server.service_tools import ServiceTools
 from quire.tracing import spans as tracing
 
 

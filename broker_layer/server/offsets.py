@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from broker_layer.errors import TopicError
-from broker_layer.handlers import Handler, RequestContext
+from broker_layer.handlers import Handler, RequestContext, Turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.fetch_codec import READ_COMMITTED
 from broker_layer.kafka.messages import (
@@ -35,7 +35,6 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.exchange import timeout_of
 from broker_layer.server.ports import PartitionLog, PartitionLogs
 from broker_layer.server.service_tools import UnreadableRecords, check_leader_epoch
-from broker_layer.turns import Turns
 
 LATEST: Final = -1
 EARLIEST: Final = -2

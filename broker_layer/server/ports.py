@@ -16,7 +16,7 @@ from broker_layer.log.pending_batches import MayOpen, never_opens
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
 from broker_layer.transactions.values import Claim, TopicPartition
-from broker_layer.transactions.verification_guards import Confirmation
+from broker_layer.transactions.verification import Confirmation
 
 if TYPE_CHECKING:
     from broker_layer.log.pending_batches import Appended

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from broker_layer.errors import RecordsRefusedError, TopicError
+from broker_layer.handlers import Turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import RecordBatchError, RecordError
 from broker_layer.kafka.primitives import NO_OFFSET, NodeEndpoint
@@ -45,9 +46,13 @@ from broker_layer.server.ports import PartitionLog, PartitionLogs
 from broker_layer.server.produce_verification import ProduceVerification, Verified
 from broker_layer.server.service_tools import ServiceTools, record_request
 from broker_layer.transactions.values import TopicPartition
-from broker_layer.turns import Turns
 from metadata.cancelling import cancel_and_wait
 from metadata.security.acls import Operation, ResourceType
+from broker_layer.security.authorizer import NOT_AUTHORIZED
+from broker_layer.server.exchange import Exchange
+from broker_layer.server.ports import PartitionLogs
+from broker_layer.server.produce.produce_rights import AdmittedProduce, admit, admit_again
+from broker_layer.server.service_tools import ServiceTools
 from quire.tracing import spans as tracing
 
 ZSTD_VERSION_MIN: Final = 7

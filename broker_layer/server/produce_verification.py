@@ -24,7 +24,7 @@ from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
 from broker_layer.server.ports import PartitionLog, PartitionLogs, ProduceVerifier
 from broker_layer.transactions.values import Claim, TopicPartition
-from broker_layer.transactions.verification_guards import Confirmation
+from broker_layer.transactions.verification import Confirmation
 from metadata.cancelling import cancel_and_wait
 
 if TYPE_CHECKING:

@@ -1,22 +1,20 @@
 """Handlers of Kafka's transaction APIs.
 
-Leaves the decisions to `coordinator`, WriteTxnMarkers to `marker_handler`, and describing and
-listing to `admin_handlers`.
+Leaves the decisions to `coordinator`, and WriteTxnMarkers to `markers`.
 
 Invariants: each refusal is an error code in an answer. Clients that are too old to know
-PRODUCER_FENCED get INVALID_PRODUCER_EPOCH.
+PRODUCER_FENCED get INVALID_PRODUCER_EPOCH. Expired transactional ids are not listed.
 
-Source: KIP-98, KIP-360, KIP-588 (fencing), KIP-890.
+Source: KIP-98, KIP-360, KIP-588 (fencing), KIP-664, KIP-890, KIP-994.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from broker_layer.errors import TopicError
-from broker_layer.handlers import Handler, RequestContext
-from broker_layer.java_hash import partition_of_key
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS, partition_of_key
+from broker_layer.errors import TopicError, code_in
+from broker_layer.handlers import Handler, RequestContext, Turns, answer, error_of, grouped, slices
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AddOffsetsToTxnRequest,
@@ -24,22 +22,27 @@ from broker_layer.kafka.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     ApiMessage,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.transactions.admin_handlers import AdminHandlers
 from broker_layer.transactions.coordinator import TransactionCoordinator
-from broker_layer.transactions.marker_handler import MarkerHandler
-from broker_layer.transactions.ports import NoLeader, PartitionLeaders
+from broker_layer.transactions.leaders import NoLeader, PartitionLeaders
+from broker_layer.transactions.markers import MarkerHandler
 from broker_layer.transactions.values import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     Claim,
     ProducerIdentity,
     TopicPartition,
+    Transaction,
+    TransactionState,
 )
 
 INIT_FENCED_VERSION: Final = 4
@@ -56,20 +59,14 @@ _InnerPartition = _InnerTopic.AddPartitionsToTxnPartitionResult
 _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _Partition = _Topic.AddPartitionsToTxnPartitionResult
 
+_Described = DescribeTransactionsResponse.TransactionState
+_DescribedTopic = _Described.TopicData
+_Listed = ListTransactionsResponse.TransactionState
+
+_STATES = {state.title: state for state in TransactionState}
+
 Codes = dict[TopicPartition, ErrorCode]
 TopicT = TypeVar("TopicT")
-
-
-class NamedTopic(Protocol):
-    """A topic and some of its partitions, in any message."""
-
-    @property
-    def name(self) -> str:
-        """The topic's name."""
-
-    @property
-    def partitions(self) -> list[int]:
-        """The partitions' numbers."""
 
 
 def handlers(
@@ -82,30 +79,30 @@ def handlers(
     number of partitions of `__consumer_offsets`, and creates the topic if it does not exist: a
     producer adds offsets before any client asks for the coordinator of their group.
     """
-    producers = ProducerHandlers(coordinator, leaders, group_partition_count)
-    administrators = AdminHandlers(coordinator)
+    own = TransactionHandlers(coordinator, leaders, group_partition_count)
     return {
-        ApiKey.INIT_PRODUCER_ID: producers.init_producer_id,
-        ApiKey.ADD_PARTITIONS_TO_TXN: producers.add_partitions,
-        ApiKey.ADD_OFFSETS_TO_TXN: producers.add_offsets,
-        ApiKey.END_TXN: producers.end,
+        ApiKey.INIT_PRODUCER_ID: own.init_producer_id,
+        ApiKey.ADD_PARTITIONS_TO_TXN: own.add_partitions,
+        ApiKey.ADD_OFFSETS_TO_TXN: own.add_offsets,
+        ApiKey.END_TXN: own.end,
         ApiKey.WRITE_TXN_MARKERS: markers.write_markers,
-        ApiKey.DESCRIBE_TRANSACTIONS: administrators.describe,
-        ApiKey.LIST_TRANSACTIONS: administrators.list_all,
+        ApiKey.DESCRIBE_TRANSACTIONS: own.describe,
+        ApiKey.LIST_TRANSACTIONS: own.list_all,
     }
 
 
 @dataclass(eq=False, repr=False)
-class ProducerHandlers:
-    """Handlers of requests that producers, and leaders for them, send to their coordinator."""
+class TransactionHandlers:
+    """Handlers of requests of producers, of leaders for them, and of administrators."""
 
     _coordinator: TransactionCoordinator
     _leaders: PartitionLeaders
     _group_partition_count: Callable[[], Awaitable[int]]
 
-    async def init_producer_id(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def init_producer_id(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> ApiMessage:
         """Answer InitProducerId."""
-        assert isinstance(request, InitProducerIdRequest), "the dispatcher selects by API"
         try:
             identity = await self._coordinator.init_producer_id(
                 request.transactional_id,
@@ -113,19 +110,18 @@ class ProducerHandlers:
                 _claim_in(request.producer_id, request.producer_epoch),
             )
         except TopicError as error:
-            code = _known_to(error.code, context, INIT_FENCED_VERSION)
+            code = _known_to(context, error.code, INIT_FENCED_VERSION)
             return InitProducerIdResponse(
                 error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
             )
         return InitProducerIdResponse(
-            error_code=ErrorCode.NONE,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
+            producer_id=identity.producer_id, producer_epoch=identity.epoch
         )
 
-    async def add_partitions(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def add_partitions(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> ApiMessage:
         """Answer AddPartitionsToTxn; producers send versions up to 3, brokers send later ones."""
-        assert isinstance(request, AddPartitionsToTxnRequest), "the dispatcher selects by API"
         if context.api_version < BATCH_VERSION:
             claim = Claim(
                 request.v3_and_below_transactional_id,
@@ -133,7 +129,7 @@ class ProducerHandlers:
                 request.v3_and_below_producer_epoch,
             )
             codes = await self._add(claim, _partitions_in(request.v3_and_below_topics))
-            codes = {each: _known_to(code, context, FENCED_VERSION) for each, code in codes.items()}
+            codes = {each: _known_to(context, code) for each, code in codes.items()}
             return AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=_shown(codes, _Topic, _Partition)
             )
@@ -144,26 +140,26 @@ class ProducerHandlers:
             )
             for each in request.transactions
         ]
-        return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
 
-    async def add_offsets(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def add_offsets(
+        self, request: AddOffsetsToTxnRequest, context: RequestContext
+    ) -> ApiMessage:
         """Answer AddOffsetsToTxn: add the partition of the group's offsets to the transaction."""
-        assert isinstance(request, AddOffsetsToTxnRequest), "the dispatcher selects by API"
         claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
         try:
             count = await self._group_partition_count()
         except TopicError:
             return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = TopicPartition(CONSUMER_OFFSETS, partition_of_key(request.group_id, count))
-        code = await _code_of(self._coordinator.add_partitions(claim, [partition]))
-        return AddOffsetsToTxnResponse(error_code=_known_to(code, context, FENCED_VERSION))
+        error = await error_of(self._coordinator.add_partitions(claim, [partition]))
+        return AddOffsetsToTxnResponse(error_code=_known_to(context, code_in(error)))
 
-    async def end(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def end(self, request: EndTxnRequest, context: RequestContext) -> ApiMessage:
         """Answer EndTxn."""
-        assert isinstance(request, EndTxnRequest), "the dispatcher selects by API"
         claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
-        code = await _code_of(self._coordinator.end(claim, committed=request.committed))
-        return EndTxnResponse(error_code=_known_to(code, context, FENCED_VERSION))
+        error = await error_of(self._coordinator.end(claim, committed=request.committed))
+        return EndTxnResponse(error_code=_known_to(context, code_in(error)))
 
     async def _answer_one(self, asked: _Asked) -> Codes:
         claim = Claim(asked.transactional_id, asked.producer_id, asked.producer_epoch)
@@ -185,8 +181,59 @@ class ProducerHandlers:
                 wrong[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if wrong:
             return {each: wrong.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
-        code = await _code_of(self._coordinator.add_partitions(claim, partitions))
-        return dict.fromkeys(partitions, code)
+        error = await error_of(self._coordinator.add_partitions(claim, partitions))
+        return dict.fromkeys(partitions, code_in(error))
+
+    # -- requests of administrators --------------------------------------------------------------
+
+    async def describe(self, request: DescribeTransactionsRequest, _: RequestContext) -> ApiMessage:
+        """Answer DescribeTransactions."""
+        states, turns = [], Turns()
+        for each in dict.fromkeys(request.transactional_ids):
+            states.append(self._described(each))
+            await turns.pass_on()
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    async def list_all(self, request: ListTransactionsRequest, _: RequestContext) -> ApiMessage:
+        """Answer ListTransactions, for the partitions that this broker leads."""
+        unknown = [name for name in request.state_filters if name not in _STATES]
+        try:
+            transactions = self._coordinator.list_all()
+        except TopicError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        now_ms = self._coordinator.now_ms()
+        listed, turns = list[_Listed](), Turns()
+        for some in slices(transactions):
+            listed += [
+                _Listed(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state.title,
+                )
+                for each in some
+                if _is_wanted(each, request, now_ms)
+            ]
+            await turns.pass_on()
+        return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+
+    def _described(self, transactional_id: str) -> _Described:
+        try:
+            transaction, partitions = self._coordinator.describe(transactional_id)
+        except TopicError as error:
+            return answer(_Described, error, transactional_id=transactional_id)
+        return answer(
+            _Described,
+            transactional_id=transactional_id,
+            transaction_state=transaction.state.title,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.started_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            topics=[
+                _DescribedTopic(topic=name, partitions=numbers)
+                for name, numbers in grouped(partitions).items()
+            ],
+        )
 
 
 def _claim_in(producer_id: int, epoch: int) -> ProducerIdentity | None:
@@ -199,21 +246,16 @@ def _claim_in(producer_id: int, epoch: int) -> ProducerIdentity | None:
     return ProducerIdentity(producer_id, epoch)
 
 
-async def _code_of(decision: Awaitable[None]) -> ErrorCode:
-    try:
-        await decision
-    except TopicError as error:
-        return error.code
-    return ErrorCode.NONE
-
-
-def _known_to(code: ErrorCode, context: RequestContext, fenced_version: int) -> ErrorCode:
+def _known_to(
+    context: RequestContext, code: ErrorCode, fenced_version: int = FENCED_VERSION
+) -> ErrorCode:
+    """Return the code that clients of this version know."""
     if code is ErrorCode.PRODUCER_FENCED and context.api_version < fenced_version:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
 
 
-def _partitions_in(topics: Iterable[NamedTopic]) -> list[TopicPartition]:
+def _partitions_in(topics: Iterable[Any]) -> list[TopicPartition]:
     members = [
         TopicPartition(topic.name, number) for topic in topics for number in topic.partitions
     ]
@@ -223,9 +265,7 @@ def _partitions_in(topics: Iterable[NamedTopic]) -> list[TopicPartition]:
 def _shown(
     codes: Codes, topic_kind: Callable[..., TopicT], partition_kind: Callable[..., object]
 ) -> list[TopicT]:
-    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
-    for (topic, number), code in codes.items():
-        topics.setdefault(topic, []).append((number, code))
+    topics = grouped((topic, (number, code)) for (topic, number), code in codes.items())
     return [
         topic_kind(
             name=name,
@@ -236,3 +276,14 @@ def _shown(
         )
         for name, results in topics.items()
     ]
+
+
+def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    if transaction.state is TransactionState.DEAD:
+        return False
+    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+        return False
+    if request.state_filters and transaction.state.title not in request.state_filters:
+        return False
+    longer_than_ms = request.duration_filter
+    return longer_than_ms < 0 or now_ms - transaction.started_ms > longer_than_ms

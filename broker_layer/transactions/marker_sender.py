@@ -1,12 +1,13 @@
 """Sender of markers to the leaders of their partitions, with retries until they are stored.
 
-Leaves the bytes to `marker_messages`, connections to `broker_layer.peer`, and the effect of a
-stored marker on its transaction to `state_partition`.
+Leaves the requests to `markers`, connections to `broker_layer.peer`, and the effect of a stored
+marker on its transaction to `coordinator`.
 
 Invariants: an entry is in exactly one place: paused, queued for a broker, being sent, or being
 compared with the record of its topic. At most one request per broker is being sent, so markers
 arrive in the order of sending. An entry is dropped only when it is stored, its topic is gone by a
-record that was read since, or its job is cancelled: the view of the cluster may be old.
+record that was read since, or its job is cancelled: the view of the cluster may be old. After a job
+is cancelled, nothing is reported to it.
 
 Source: KIP-98, "Complete the transaction"; topics design, "The mapping".
 """
@@ -14,22 +15,51 @@ Source: KIP-98, "Complete the transaction"; topics design, "The mapping".
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
 from broker_layer.errors import TopicError
+from broker_layer.handlers import Turns, slices
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.peer import PeerAddress
-from broker_layer.transactions.config import TransactionConfig
-from broker_layer.transactions.marker_job import MarkerEntry, MarkerJob
-from broker_layer.transactions.ports import LocalMarkers, NoLeader, PartitionLeaders
-from broker_layer.transactions.values import Marker, TopicPartition
-from broker_layer.turns import Turns, slices
+from broker_layer.transactions.leaders import LocalMarkers, NoLeader, PartitionLeaders
+from broker_layer.transactions.values import Marker, TopicPartition, TransactionConfig
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class MarkerJob:
+    """The marker of one transaction; `on_stored` is called for each partition that stored it."""
+
+    transactional_id: str
+    marker: Marker
+    on_stored: Callable[[TopicPartition], None]
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Cancel the job: this broker no longer coordinates the transaction."""
+        self.is_cancelled = True
+
+    def report(self, partition: TopicPartition) -> None:
+        """Report that a partition stored the marker, or is gone."""
+        if not self.is_cancelled:
+            self.on_stored(partition)
+
+
+@dataclass(slots=True)
+class MarkerEntry:
+    """One partition's part of a job."""
+
+    job: MarkerJob
+    partition: TopicPartition
+    attempts: int = 0
+    absent_since: float | None = None
+    """The loop's time at which the topic was first missing from the view."""
 
 
 class RemoteMarkers(Protocol):
@@ -41,30 +71,24 @@ class RemoteMarkers(Protocol):
         """Return one code per marker. Raises TopicError if the outcome is unknown."""
 
 
+@dataclass(eq=False, repr=False)
 class MarkerSender:
     """Sends all markers of one broker's transactions."""
 
-    def __init__(
-        self,
-        own_id: int,
-        leaders: PartitionLeaders,
-        local: LocalMarkers,
-        remote: RemoteMarkers,
-        config: TransactionConfig,
-        rng: Random,
-    ) -> None:
-        self._own_id = own_id
-        self._leaders = leaders
-        self._local = local
-        self._remote = remote
-        self._config = config
-        self._rng = rng
-        self._queues: dict[int, deque[MarkerEntry]] = {}
-        """Queues by broker; each exists while a task drains it."""
-        self._pauses: dict[int, tuple[asyncio.TimerHandle, list[MarkerEntry]]] = {}
-        self._pause_count = 0
-        self._cut: asyncio.TimerHandle | None = None
-        self._tasks = BackgroundTasks()
+    _own_id: int
+    _leaders: PartitionLeaders
+    _local: LocalMarkers
+    _remote: RemoteMarkers
+    _config: TransactionConfig
+    _rng: Random
+    _queues: dict[int, deque[MarkerEntry]] = field(default_factory=dict, init=False)
+    """Queues by broker; each exists while a task drains it."""
+    _pauses: dict[int, tuple[asyncio.TimerHandle, list[MarkerEntry]]] = field(
+        default_factory=dict, init=False
+    )
+    _pause_count: int = field(default=0, init=False)
+    _cut: asyncio.TimerHandle | None = field(default=None, init=False)
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks, init=False)
 
     def send(self, job: MarkerJob, partitions: Iterable[TopicPartition]) -> None:
         """Start a job; report each of its partitions to it."""

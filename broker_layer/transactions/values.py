@@ -1,6 +1,7 @@
-"""Value of one transactional id, and the transitions of its state.
+"""Limits of transactions, and the value of one transactional id with the transitions of its state.
 
-Leaves permission for a transition to `machine`, and the bytes to `records`.
+Leaves permission for a transition to `machine`, and the order and durability of records to
+`broker_layer.log.state_log`.
 
 Invariants: immutable; the epoch of a producer id never decreases; a transaction that is being ended
 keeps its partitions until all markers are stored.
@@ -10,13 +11,53 @@ Source: KIP-98, KIP-360.
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from broker_layer.coordinator_partitions import by_topic
+from metadata.msgpack_fields import pack
+from metadata.records import TEXT, Count, Ms, codec_of, whole
+
+MARKERS_MAX: Final = 1_000
+"""Maximum number of markers in one request: all are appended before another request is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Settings of one broker's coordination of transactions. Immutable."""
+
+    timeout_ms_max: int = 15 * 60 * 1000
+    """Maximum timeout that a producer may request (transaction.max.timeout.ms)."""
+    id_idle_ms_max: int = 7 * 24 * 3600 * 1000
+    """Time after which an unused transactional id is removed (transactional.id.expiration.ms)."""
+    ids_per_partition_max: int = 1_000_000
+    """Maximum number of transactional ids in one state partition; further ones are refused."""
+    timeout_check_period_s: float = 1.0
+    expiry_check_period_s: float = 3600.0
+
+    marker_timeout_s: float = 30.0
+    """Time to wait for a leader's answer that it stored markers."""
+    marker_store_wait_s: float = 2.0
+    """Time that a leader waits for the commit of a marker before it answers REQUEST_TIMED_OUT."""
+    markers_per_request_max: int = MARKERS_MAX
+    marker_pause_first_s: float = 0.02
+    marker_pause_max_s: float = 1.0
+    absent_topic_patience_s: float = 10.0
+    """Time that a topic must be missing from the view of the cluster before its record is read: the
+    view of a new coordinator may be older than the topic."""
+
+    verification_timeout_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.marker_store_wait_s >= self.marker_timeout_s:
+            raise ValueError("marker_store_wait_s must be below marker_timeout_s")
+
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 EPOCH_MAX: Final = 0x7FFF
 """The highest epoch. It fences the last epoch of a producer, and is never assigned to one."""
+INT32_MAX: Final = 2**31 - 1
 EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
 """From this epoch on, the next incarnation gets a new producer id."""
 
@@ -85,22 +126,27 @@ class TransactionState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """State of one transactional id, as the coordinator stores it."""
+    """State of one transactional id, as the coordinator stores it: [1, field, ...], in this order.
+
+    A record replaces all earlier ones of its transactional id; DEAD removes the id.
+    """
 
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    previous_producer_id: int
+    producer_id: Count
+    producer_epoch: Annotated[int, whole(0, EPOCH_MAX)]
+    previous_producer_id: Annotated[int, whole(NO_PRODUCER_ID)]
     """The previous id, if its epochs have just run out, so that its producer may retry; else -1."""
-    last_epoch: int
+    last_epoch: Annotated[int, whole(NO_EPOCH, EPOCH_MAX)]
     """The epoch before the last bump that its producer requested, so that it may retry; else -1."""
-    timeout_ms: int
+    timeout_ms: Annotated[int, whole(0, INT32_MAX)]
     state: TransactionState
-    partitions: tuple[TopicPartition, ...]
+    partitions: Annotated[
+        tuple[TopicPartition, ...], by_topic(TEXT, whole(0, INT32_MAX), TopicPartition)
+    ]
     """Sorted, without duplicates."""
-    started_ms: int
+    started_ms: Annotated[int, whole(NO_TIME)]
     """Start of the open or the last transaction; -1 before the first."""
-    changed_ms: int
+    changed_ms: Ms
 
     @classmethod
     def created(
@@ -204,3 +250,17 @@ class Transaction:
         assert self.state.is_prepared, "markers are sent after the decision"
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         return Marker(self.producer_id, self.producer_epoch, is_commit, coordinator_epoch)
+
+
+_RECORD: Final = codec_of(Transaction)
+_WHAT: Final = "a transaction's record"
+
+
+def encode_transaction(transaction: Transaction) -> bytes:
+    """Return the record of a transactional id."""
+    return pack(_WHAT, [1, *_RECORD.pack_fields(transaction)])
+
+
+def decode_transaction(record: bytes) -> Transaction:
+    """Return the transaction in a record. Raises MetadataFormatError."""
+    return _RECORD.unpack(_WHAT, record)

@@ -1,21 +1,25 @@
 """Verification, by a leader, that a transaction is open on a partition.
 
-Leaves the coordinator's answer to `machine`, and markers that come at the same time to
-`verification_guards`.
+Leaves the coordinator's answer to `machine`, and reporting markers to `markers`.
+
+A leader verifies with the coordinator that a transaction is open, and then appends a batch. If the
+transaction ended in between, and its marker was already appended here, the batch would open a
+transaction that is never ended. So a confirmation is void if a marker of its producer was appended
+after the request.
 
 Invariants: a leader opens a transaction only after the coordinator confirmed producer id, epoch and
-partition. Otherwise it refuses with a code on which producers retry or abort, as is right.
+partition. Otherwise it refuses with a code on which producers retry or abort, as is right. A guard
+is kept only between `begin` and `release`; a void guard stays void.
 
 Source: KIP-890, part one; topics design, "The mapping".
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
-from broker_layer.coordinator_partitions import TRANSACTION_STATE
-from broker_layer.errors import TopicError
-from broker_layer.java_hash import partition_of_key
+from broker_layer.coordinator_partitions import TRANSACTION_STATE, partition_of_key
+from broker_layer.errors import TopicError, code_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AddPartitionsToTxnRequest,
@@ -23,16 +27,10 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.transactions.coordinator import TransactionCoordinator
-from broker_layer.transactions.marker_messages import code_of
-from broker_layer.transactions.ports import NoLeader, PartitionLeaders
+from broker_layer.transactions.leaders import NoLeader, PartitionLeaders
 from broker_layer.transactions.values import Claim, TopicPartition
-from broker_layer.transactions.verification_guards import Confirmation, VerificationGuards
 
 VERSION: Final = 4
-
-_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-_Topic = _Transaction.AddPartitionsToTxnTopic
-
 # For answers that the coordinator will know soon: all producers, even old ones, retry on this code.
 _PRODUCE_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 _UNDECIDED: Final = (
@@ -44,6 +42,72 @@ _UNDECIDED: Final = (
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+
+
+_Topic = _Transaction.AddPartitionsToTxnTopic
+
+
+GuardKey = tuple[TopicPartition, int]
+
+
+class Confirmation:
+    """Confirmation that a transaction was open at the time of the request. Use it in a `with`
+    statement.
+    """
+
+    def __init__(self, guards: "VerificationGuards", key: GuardKey) -> None:
+        self._guards = guards
+        self._key = key
+        self._is_void = False
+
+    def holds(self) -> bool:
+        """Return whether a batch may be appended before the next `await`."""
+        return not self._is_void
+
+    def void(self) -> None:
+        """Make it void, because a marker came."""
+        self._is_void = True
+
+    def release(self) -> None:
+        """End the guard; the confirmation is void from then on."""
+        self._is_void = True
+        self._guards.remove(self._key, self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class VerificationGuards:
+    """The running verifications of one broker."""
+
+    def __init__(self) -> None:
+        self._live: dict[GuardKey, dict[Confirmation, None]] = {}
+
+    def begin(self, partition: TopicPartition, producer_id: int) -> Confirmation:
+        """Begin a guard, before the request to the coordinator."""
+        key = partition, producer_id
+        confirmation = Confirmation(self, key)
+        self._live.setdefault(key, {})[confirmation] = None
+        return confirmation
+
+    def marker_written(self, partition: TopicPartition, producer_id: int) -> None:
+        """Void all earlier confirmations. Call it when a marker is appended, before the next
+        `await`.
+        """
+        for confirmation in self._live.pop((partition, producer_id), {}):
+            confirmation.void()
+
+    def remove(self, key: GuardKey, confirmation: Confirmation) -> None:
+        """Drop a guard."""
+        live = self._live.get(key)
+        if live is not None:
+            live.pop(confirmation, None)
+            if not live:
+                del self._live[key]
 
 
 @dataclass(eq=False, repr=False)

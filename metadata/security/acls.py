@@ -1,7 +1,7 @@
 """Bindings of access control lists, their filters, and their bytes. Pure.
 
 Leaves storing and following the bindings to `acl_store.py`, and the decision of what they allow to
-`broker_layer.security.acl_table`.
+`broker_layer.security.authorizer`.
 
 The bindings of one shard are one value; the shard is a hash of a binding's first three fields,
 modulo ACL_SHARDS. Enums are stored with Kafka's numbers.

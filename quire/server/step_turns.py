@@ -1,8 +1,8 @@
 """Turns of the event loop among long pieces of work: one step of one of them in each pass.
 
 Such work is a large request, or what is left of many small ones that came at once. Leaves where a
-step ends to the work (`broker_layer.turns`, `quire.server.connection`), and small requests to the
-loop.
+step ends to the work (`broker_layer.handlers`, `quire.server.connection`), and small requests to
+the loop.
 
 Invariants: between two looks at the sockets at most one step of all these runs, so a small request
 waits for one step at a time, however many large ones came on however many connections;

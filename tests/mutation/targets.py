@@ -367,7 +367,7 @@ TARGETS: Final = (
         "rights at brokers",
         OTHERS_WANTED,
         "broker_layer/security",
-        ("acl_table", "authorizer", "guards", "login_options", "quota_filters", "rights"),
+        ("authorizer", "guards", "login_options", "quota_filters"),
         ("unit/broker_layer/security",),
     ),
     Target(
@@ -387,15 +387,15 @@ TARGETS: Final = (
     Target(
         "classic groups",
         OTHERS_WANTED,
-        "broker_layer/groups/classic",
-        ("classic_group", "classic_phases"),
+        "broker_layer/groups",
+        ("classic_group",),
         ("unit/broker_layer/groups",),
     ),
     Target(
         "consumer groups",
         OTHERS_WANTED,
-        "broker_layer/groups/consumer",
-        ("assignors", "consumer_group", "consumer_targets", "consumer_values", "reconciliation"),
+        "broker_layer/groups",
+        ("consumer_group", "consumer_targets", "values"),
         ("unit/broker_layer/groups",),
     ),
 )

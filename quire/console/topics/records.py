@@ -20,8 +20,7 @@ from broker_layer.kafka.record_batch import (
     read_header,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import PeerAddress
-from broker_layer.peer_connection import PeerError
+from broker_layer.peer import PeerAddress, PeerError
 from quire.console.ledger.payloads import printable
 from quire.operate.brokers import BrokerAccess, NoBrokerError, require
 from quire.operate.topics import EARLIEST, LATEST, Found, Place, leader_of, offsets_at

@@ -8,13 +8,13 @@ Source: topics design; protocol rule 10.1; KIP-101, KIP-107, KIP-447, KIP-848.
 
 from tests.seeded_bugs.seeded_bug import Edit, SeededBug, topics
 
-RECONCILIATION = "broker_layer/groups/consumer/reconciliation.py"
-CLASSIC = "broker_layer/groups/classic/classic_group.py"
-CONSUMERS = "broker_layer/groups/consumer/consumer_group.py"
+RECONCILIATION = "broker_layer/groups/consumer_group.py"
+CLASSIC = "broker_layer/groups/classic_group.py"
+CONSUMERS = "broker_layer/groups/consumer_group.py"
 RECORD = "metadata/topics/partition.py"
 TOPIC_LOG = "broker_layer/log/topic_log.py"
-ERASING = "broker_layer/control/topic_erasing.py"
-SWEEPING = "broker_layer/control/ledger_sweeping.py"
+ERASING = "broker_layer/control/ledger_erasing.py"
+SWEEPING = "broker_layer/control/ledger_erasing.py"
 CHAIN = "broker_layer/log/ledger_list.py"
 ASSIGNED = "broker_layer/control/assigned_partition.py"
 

@@ -10,10 +10,10 @@ from tests.seeded_bugs.seeded_bug import Edit, SeededBug, topics
 TOPIC_LOG = "broker_layer/log/topic_log.py"
 INDEX = "broker_layer/log/state/transaction_index.py"
 PARTITION = "broker_layer/log/state/partition_state.py"
-COMMITS = "broker_layer/groups/offsets/offset_commits.py"
+COMMITS = "broker_layer/groups/offset_handlers.py"
 COORDINATOR = "broker_layer/groups/coordinator.py"
 ASSIGNED = "broker_layer/control/assigned_partition.py"
-HOST = "broker_layer/groups/group_host.py"
+LED = "broker_layer/coordinator_partitions.py"
 STATE_LOG = "broker_layer/log/state_log.py"
 
 BUGS = (
@@ -92,9 +92,9 @@ BUGS = (
         (
             Edit(
                 COMMITS,
-                "            host.write(committed_records(committer.group_id, offsets))\n"
+                "            host.write(committed_records(request.group_id, offsets))\n"
                 "            await host.settled()\n",
-                "            host.write(committed_records(committer.group_id, offsets))\n",
+                "            host.write(committed_records(request.group_id, offsets))\n",
             ),
         ),
         (topics("coordinators"),),
@@ -105,10 +105,10 @@ BUGS = (
         ("KIP-447",),
         (
             Edit(
-                COORDINATOR,
-                '            text = f"{CONSUMER_OFFSETS}-{partition} is loading: retry"\n'
-                "            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)\n",
-                "            return self._loading[partition]\n",
+                LED,
+                "        if led.refusal is not None:\n            raise led.refusal\n",
+                "        if led.refusal is not None and not led.is_loading:\n"
+                "            raise led.refusal\n",
             ),
         ),
         (topics("coordinators"),),
@@ -155,7 +155,7 @@ BUGS = (
                 "            self._attempt.cancel()\n",
                 "",
             ),
-            Edit(HOST, "        return self._log.lead_refusal\n", "        return None\n"),
+            Edit(LED, "        return self._log.lead_refusal\n", "        return None\n"),
         ),
         (topics("members"),),
     ),

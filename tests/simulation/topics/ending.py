@@ -63,7 +63,7 @@ async def check_leftovers(cluster: TopicCluster) -> None:
 
     Invariants checked: no ledger of a deleted topic is left, and no ledger of an earlier leader
     that the partition's list does not name (left over). Every ledger in a list exists (missing).
-    Source: topics design, "The mapping"; `broker_layer/control/ledger_sweeping.py`.
+    Source: topics design, "The mapping"; `broker_layer/control/ledger_erasing.py`.
     """
     store = MemoryMetadataStore(cluster.metadata)
     until_s = cluster.loop.now_s + LEFTOVERS_S

@@ -6,7 +6,7 @@ Leaves bookies, network and metadata service to `tests.simulation.cluster`, and 
 
 import asyncio
 
-from broker_layer.java_hash import partition_of_key
+from broker_layer.coordinator_partitions import partition_of_key
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulationLoop

@@ -18,8 +18,8 @@ from unittest.mock import patch
 from broker_layer import broker_process
 from broker_layer.control import partition_opener
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.group_host import GroupHost
+from broker_layer.groups.values import GroupsConfig
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.state_log import DurableLog, StateLog
@@ -113,14 +113,15 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
 @contextmanager
 def _watched(run: "_Run") -> Iterator[None]:
     """Record every coordinator of groups that has loaded a partition."""
-    original = GroupHost.start
+    original = GroupHost.load
 
-    def start(host: GroupHost, log: DurableLog) -> None:
+    async def load(host: GroupHost, open_log: OpenDurableLog) -> None:
+        await original(host, open_log)
+        log = host._log
         assert isinstance(log, StateLog)
-        run.note_coordinator(host.partition, log.leader_epoch)
-        original(host, log)
+        run.note_coordinator(host.number, log.leader_epoch)
 
-    with patch.object(GroupHost, "start", start):
+    with patch.object(GroupHost, "load", load):
         yield
 
 

@@ -5,10 +5,10 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from broker_layer.administration.moving_ledgers import MovingLedgers
+from broker_layer.administration.reassignments import MovingLedgers
 from broker_layer.administration.topic_admin_handlers import AdminParts, handlers
+from broker_layer.control.bookie_states import LiveBookies
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.handlers import RequestContext
 from broker_layer.kafka.messages import (
     ApiMessage,

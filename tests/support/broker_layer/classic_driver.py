@@ -1,12 +1,12 @@
 """Driver of one classic group: the clock moves only on request, actions run at once."""
 
-from broker_layer.groups.classic.classic_group import ClassicGroup
-from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.classic_group import ClassicGroup
 from broker_layer.groups.values import (
     AnswerJoin,
     AnswerSync,
     ClassicAction,
     ClassicImage,
+    GroupsConfig,
     GroupState,
     JoinRequested,
     JoinResult,

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer.consumer_group import ConsumerGroup
-from broker_layer.groups.consumer.consumer_values import (
+from broker_layer.groups.consumer_group import ConsumerGroup
+from broker_layer.groups.values import (
+    GroupsConfig,
     HeartbeatRequested,
     HeartbeatResult,
+    Moment,
     Partition,
     Partitions,
 )
-from broker_layer.groups.values import Moment
 from broker_layer.kafka.error_codes import ErrorCode
 from tests.support.broker_layer.group_world import MemoryTopics
 

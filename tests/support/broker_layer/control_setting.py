@@ -4,17 +4,19 @@ import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
+from broker_layer.control.ledger_erasing import LedgerSweeper, TopicEraser
 from broker_layer.control.bookie_states import BookieStates
 from broker_layer.control.cluster_view import ClusterView, ViewSources
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
 from broker_layer.control.ledger_health import LedgerHealth
-from broker_layer.control.ledger_sweeping import LedgerSweeper
-from broker_layer.control.partition_existence import PartitionExistence
 from broker_layer.control.partition_manager import PartitionManager
-from broker_layer.control.partition_opener import CoordinatorPartitions, PartitionOpener
+from broker_layer.control.partition_opener import (
+    CoordinatorPartitions,
+    PartitionExistence,
+    PartitionOpener,
+)
 from broker_layer.control.topic_changes import NewTopic, TopicChangeParts, TopicChanges
-from broker_layer.control.topic_erasing import TopicEraser
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog

@@ -10,13 +10,13 @@ from kafka.protocol.api_message import ApiMessage
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
-from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.handlers import handlers
-from broker_layer.groups.offsets.offset_commits import OffsetVerifier
+from broker_layer.groups.offset_handlers import CheckOffsets
+from broker_layer.groups.values import GroupsConfig
 from broker_layer.handlers import RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.security.rights import Rights
+from broker_layer.security.authorizer import Rights
 from metadata.callbacks import Callbacks
 
 WALL_START_MS = 1_700_000_000_000
@@ -125,17 +125,17 @@ class World:
         config: GroupsConfig,
         topics: MemoryTopics,
         records: list[bytes],
-        verifier: OffsetVerifier | None = None,
+        check_offsets: CheckOffsets | None = None,
     ) -> None:
         self.wall_ms = WALL_START_MS
         self.topics = topics
         self.records = records
         self.log = MemoryLog(records)
         self.coordinator = GroupCoordinator(config, topics, Random(7), lambda: self.wall_ms)
-        self.handlers = handlers(self.coordinator, verifier)
+        self.handlers = handlers(self.coordinator, check_offsets)
 
     async def load(self) -> None:
-        await self.coordinator.load(0, 1, self.log.open)
+        await self.coordinator.load(0, self.log.open)
 
     async def call(
         self,
@@ -168,13 +168,13 @@ async def open_world(
     config: GroupsConfig | None = None,
     topics: dict[str, int] | None = None,
     records: list[bytes] | None = None,
-    verifier: OffsetVerifier | None = None,
+    check_offsets: CheckOffsets | None = None,
 ) -> AsyncIterator[World]:
     world = World(
         config or GroupsConfig(group_initial_rebalance_delay_ms=0),
         MemoryTopics(topics or {"orders": 4, "other": 2}),
         [] if records is None else records,
-        verifier,
+        check_offsets,
     )
     await world.load()
     try:

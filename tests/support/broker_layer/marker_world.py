@@ -5,12 +5,10 @@ from collections.abc import Awaitable, Sequence
 from random import Random
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.peer import PeerAddress
-from broker_layer.peer_connection import PeerError
-from broker_layer.transactions.config import TransactionConfig
+from broker_layer.peer import PeerAddress, PeerError
+from broker_layer.transactions.leaders import NoLeader
 from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.ports import NoLeader
-from broker_layer.transactions.values import Marker, TopicPartition
+from broker_layer.transactions.values import Marker, TopicPartition, TransactionConfig
 from metadata.errors import StoreUnavailableError
 
 OWN_ID = 1

@@ -17,7 +17,7 @@ from broker_layer.log.pending_batches import Appended, MayOpen, never_opens
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_log import LogReadResult
 from broker_layer.transactions.values import Claim, TopicPartition
-from broker_layer.transactions.verification_guards import Confirmation, VerificationGuards
+from broker_layer.transactions.verification import Confirmation, VerificationGuards
 from metadata.callbacks import Callbacks
 
 BATCH_BYTES_MAX = 2**20 + 1000

@@ -13,19 +13,14 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import decode_request, encode_response
 from broker_layer.kafka.record_batch import ControlKind, build_control_batch, read_header
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import PeerAddress, Peers
-from broker_layer.peer_connection import PeerError
-from broker_layer.transactions.config import TransactionConfig
+from broker_layer.peer import PeerAddress, PeerError, Peers
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.handlers import handlers
-from broker_layer.transactions.local_markers import LocalMarkerWriter
-from broker_layer.transactions.marker_handler import MarkerHandler
-from broker_layer.transactions.marker_messages import PeerMarkers
+from broker_layer.transactions.leaders import NoLeader
 from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.ports import NoLeader
-from broker_layer.transactions.values import TopicPartition
-from broker_layer.transactions.verification import TransactionVerifier
-from broker_layer.transactions.verification_guards import VerificationGuards
+from broker_layer.transactions.markers import LocalMarkerWriter, MarkerHandler, PeerMarkers
+from broker_layer.transactions.values import TopicPartition, TransactionConfig
+from broker_layer.transactions.verification import TransactionVerifier, VerificationGuards
 from tests.support.broker_layer.model_partition import ModelLog, ModelPartition
 from tests.support.broker_layer.stored_state import StoredState
 
@@ -103,7 +98,7 @@ class Cluster:
         await coordinator.resign(number)
         self.state_leaders[number] = leader
         opener = self.states[number].opener()
-        await coordinator.load(number, opener.epoch, opener)
+        await coordinator.load(number, opener)
 
     def now_ms(self) -> int:
         return NOW_MS + int(asyncio.get_running_loop().time() * 1000)

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
+from broker_layer.coordinator_partitions import partition_of_key
 from broker_layer.errors import TopicError
-from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.values import Claim, ProducerIdentity, TopicPartition
 from tests.support.broker_layer.model_cluster import STATE_PARTITIONS, Broker, Cluster

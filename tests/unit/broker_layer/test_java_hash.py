@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.java_hash import java_string_hash, partition_of_key
+from broker_layer.coordinator_partitions import java_string_hash, partition_of_key
 
 
 @pytest.mark.parametrize(

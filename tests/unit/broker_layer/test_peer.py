@@ -9,8 +9,15 @@ from ssl import SSLContext
 
 import pytest
 
-from broker_layer.peer import PeerAccess, PeerAddress, Peers
-from broker_layer.peer_connection import CALLS_MAX, FRAME_BYTES_MAX, PeerConnection, PeerError
+from broker_layer.peer import (
+    CALLS_MAX,
+    FRAME_BYTES_MAX,
+    PeerAccess,
+    PeerAddress,
+    PeerConnection,
+    PeerError,
+    Peers,
+)
 from quire.identity import renewed_tls
 from quire.identity.renewed_tls import RenewedContext
 from tests.support.security.client_certificates import RenewedFiles

@@ -7,11 +7,10 @@ from random import Random
 
 import pytest
 
-from broker_layer import peer, peer_link
+from broker_layer import peer
+from broker_layer import peer as peer_link
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import PeerAddress, Peers
-from broker_layer.peer_connection import PeerConnection, PeerError
-from broker_layer.security.peer_login import log_in
+from broker_layer.peer import PeerAddress, PeerConnection, PeerError, Peers, log_in
 from quire.identity.errors import SaslError
 from quire.identity.sasl.credentials import ScramMechanism
 from quire.identity.sasl_access import SaslAccess

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from broker_layer.control import unclean_elections
+from broker_layer.control import assignment as unclean_elections
 from broker_layer.control.assigned_partition import Stage
 from broker_layer.control.assignment import Loads
 from broker_layer.kafka.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_layer import turns
+from broker_layer import handlers as turns
 from broker_layer.administration import config_admin
 from broker_layer.control import topic_changes
 from broker_layer.handlers import RequestContext
@@ -36,7 +36,7 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security.rights import Rights
+from broker_layer.security.authorizer import Rights
 from metadata.security.acls import Operation, ResourceType
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicChange
@@ -164,6 +164,9 @@ async def test_other_work_runs_while_new_partitions_are_planned(
 
 class MostTopics(Rights):
     """Rights of a client that may not describe one topic."""
+
+    def __init__(self) -> None:
+        """Decide without an authorizer."""
 
     @override
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_layer.administration.mutation_quota import MutationQuota
+from broker_layer.administration.topic_admin import MutationQuota
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,

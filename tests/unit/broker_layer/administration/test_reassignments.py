@@ -162,7 +162,7 @@ async def test_ledgers_that_repair_moves_are_listed(
     admin: Admin, two: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del two
-    monkeypatch.setattr("broker_layer.administration.moving_ledgers.KEPT_S", -1.0)
+    monkeypatch.setattr("broker_layer.administration.reassignments.KEPT_S", -1.0)
     broker = admin.broker
     log = await broker.log("a", 1)
     await append(log, batch(b"one"))

@@ -20,8 +20,7 @@ from broker_layer.kafka.messages import (
     decode_request,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.peer import PeerAddress, Peers
-from broker_layer.peer_connection import PeerError
+from broker_layer.peer import PeerAddress, PeerError, Peers
 from metadata.topics.topic import TopicRecord
 from quire.server.overriding import override
 from tests.support.broker_layer.asking import NO_ID, Admin, AskedTopic, topic

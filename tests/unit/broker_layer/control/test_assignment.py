@@ -10,13 +10,13 @@ from broker_layer.control.assignment import (
     Loads,
     Plan,
     apply_moves,
-    moves_by_topic,
     plan_balance,
     plan_leaders,
     plan_new_epochs,
     plan_preferred,
     spread,
 )
+from broker_layer.handlers import grouped
 from metadata.topics.topic import NO_LEADER, TopicId, TopicRecord, new_topic
 
 
@@ -25,8 +25,8 @@ def _topic(name: str, *leaders: int) -> TopicRecord:
 
 
 def _applied(topics: Sequence[TopicRecord], plan: Plan) -> list[TopicRecord]:
-    grouped = moves_by_topic(plan)
-    return [apply_moves(topic, grouped.get(topic.name, [])) or topic for topic in topics]
+    moves = grouped((move.topic, move) for move in plan)
+    return [apply_moves(topic, moves.get(topic.name, [])) or topic for topic in topics]
 
 
 def _leaders(topics: Sequence[TopicRecord]) -> list[int]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker_layer.control.ledger_copies import TOO_FEW, Shortage, ledger_copies, shortage_of
+from broker_layer.control.ledger_health import TOO_FEW, Shortage, ledger_copies, shortage_of
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
     Fragment,

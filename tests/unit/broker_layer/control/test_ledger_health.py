@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from broker_layer.control.ledger_copies import NAMED_BY_REPAIR
-from broker_layer.control.ledger_health import REREAD_S
-from broker_layer.control.partition_table import LedPartitions
+from broker_layer.control.led_partitions import LedPartitions
+from broker_layer.control.ledger_health import NAMED_BY_REPAIR, REREAD_S
 from broker_layer.control.topic_changes import NewTopic
 from broker_layer.log.topic_log import TopicLog
 from metadata.ids import BookieId, LedgerId, UpdateToken

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from broker_layer.control.partition_existence import PartitionExistence
+from broker_layer.control.partition_opener import PartitionExistence
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.topic_log import TopicLog

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
+from broker_layer.control.led_partitions import ReplicaReports, RetentionTimer
 
 from broker_layer.control.assigned_partition import Stage
-from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -35,7 +35,7 @@ class Coordinator:
     is_read: asyncio.Event = field(default_factory=asyncio.Event)
     resigned: list[int] = field(default_factory=list)
 
-    async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
+    async def load(self, partition: int, open_log: OpenDurableLog) -> None:
         if self.failures_left:
             self.failures_left -= 1
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not today")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker_layer.control.takeover_slots import TakeOverSlots
+from broker_layer.control.assigned_partition import TakeOverSlots
 from ledger_client.info import LedgerInfo
 from metadata.topics.partition_store import PartitionKey
 from tests.support.broker_layer.control_setting import CONFIG, Setting

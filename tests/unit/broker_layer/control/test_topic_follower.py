@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from broker_layer.control.topic_follower import TopicFollower
+from broker_layer.control.cluster_view import TopicFollower
 from metadata.ids import Version
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker_layer.control.partition_upkeep import ReplicaReports
-from broker_layer.control.unclean_elections import unclean_since, with_unclean
+from broker_layer.control.assignment import unclean_since, with_unclean
+from broker_layer.control.led_partitions import ReplicaReports
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ElectLeadersRequest, ElectLeadersResponse
 from broker_layer.kafka.versions import ApiKey

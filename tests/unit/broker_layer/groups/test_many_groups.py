@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
-from broker_layer import turns
-from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
+from broker_layer import handlers as turns
+from broker_layer.groups.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import OffsetsCommitted, encode
+from broker_layer.handlers import SLICE_ELEMENTS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -16,7 +17,6 @@ from broker_layer.kafka.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from broker_layer.turns import SLICE_ELEMENTS
 from tests.support.broker_layer.group_world import WALL_START_MS, World, open_world
 from tests.support.loop_passes import counting_passes
 

@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from broker_layer.groups.classic.classic_group import ClassicGroup
-from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import (
     GroupRecord,
     OffsetsCommitted,
@@ -17,7 +16,7 @@ from broker_layer.groups.records import (
     encode,
 )
 from broker_layer.groups.shard import GroupShard
-from broker_layer.groups.values import GroupState, Waiter
+from broker_layer.groups.values import GroupsConfig, GroupState, Waiter
 from broker_layer.kafka.error_codes import ErrorCode
 from tests.support.broker_layer.classic_driver import Driver
 from tests.support.broker_layer.consumer_driver import Client, ConsumerDriver

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker_layer.groups.timers import Timers, loop_ms
+from broker_layer.groups.group_host import Timers, loop_ms
 from tests.simulation.loop import SimulationLoop
 
 FIRST_MS, LAST_MS = 32_000, 33_000

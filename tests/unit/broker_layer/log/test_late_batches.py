@@ -17,7 +17,7 @@ from broker_layer.kafka.record_batch import (
 from broker_layer.log.pending_batches import Appended
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.transactions.values import TopicPartition
-from broker_layer.transactions.verification_guards import VerificationGuards
+from broker_layer.transactions.verification import VerificationGuards
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, values
 
 ORDERS = TopicPartition("orders", 0)

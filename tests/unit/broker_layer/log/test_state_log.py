@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from bookie.wire.messages import Status
-from broker_layer import turns
+from broker_layer import handlers as turns
 from broker_layer.errors import TopicError
+from broker_layer.handlers import SLICE_ELEMENTS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.state_log import WAITING_BYTES_MAX, StateLog
 from broker_layer.log.topic_configs import LogConfig
-from broker_layer.turns import SLICE_ELEMENTS
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import StoreUnavailableError
 from metadata.store.memory import MemoryMetadataStore

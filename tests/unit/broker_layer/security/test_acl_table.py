@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.security.acl_table import AclTable, Client, Decision
+from broker_layer.security.authorizer import AclTable, Client, Decision
 from metadata.security.acls import (
     ANY_NAME,
     ANY_USER,

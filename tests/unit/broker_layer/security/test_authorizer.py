@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security.authorizer import DECISIONS_MAX, Authorizer, AuthorizerConfig
-from broker_layer.security.rights import Rights
+from broker_layer.security.authorizer import DECISIONS_MAX, Authorizer, AuthorizerConfig, Rights
 from metadata.security.acls import (
     CLUSTER_NAME,
     AclBinding,

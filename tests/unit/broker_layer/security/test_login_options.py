@@ -3,8 +3,7 @@
 import pytest
 
 from broker_layer.options import BROKER
-from broker_layer.security.login_options import LoginOptions
-from broker_layer.security.protocols import SecurityProtocol
+from broker_layer.security.login_options import LoginOptions, SecurityProtocol
 from quire.identity.sasl.mechanism import Mechanism
 from quire.options import OptionError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from broker_layer.options import BROKER, BrokerOptions
-from broker_layer.security.protocols import SecurityProtocol, protocols_of
+from broker_layer.security.login_options import SecurityProtocol, protocols_of
 from quire.options import OptionError, Value
 from quire.server.server_options import TlsMode
 

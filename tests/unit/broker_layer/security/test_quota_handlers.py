@@ -22,8 +22,8 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security import quota_handlers
-from broker_layer.security.quota_handlers import QuotaHandlers
+from broker_layer.security import client_admin
+from broker_layer.security.client_admin import QuotaHandlers
 from metadata.security.quota_store import QuotaStore, QuotaTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.identity.principal import Principal
@@ -268,7 +268,7 @@ async def test_invalid_filters_are_refused(
 async def test_limits_of_requests_and_of_the_cluster(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quota_handlers, "ALTERED_MAX", 1)
+    monkeypatch.setattr(client_admin, "ALTERED_MAX", 1)
     both = entry(ALICE, (PRODUCED, 1.0)), entry(ALL, (PRODUCED, 1.0))
     refused = [(ErrorCode.INVALID_REQUEST, "2 entities are altered at once: alter at most 1")] * 2
     assert await broker.alter(*both) == refused

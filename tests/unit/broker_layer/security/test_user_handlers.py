@@ -22,8 +22,8 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.security import user_handlers
-from broker_layer.security.user_handlers import UserHandlers
+from broker_layer.security import client_admin
+from broker_layer.security.client_admin import UserHandlers
 from metadata.security.user_store import UserStore, UserTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.identity.principal import Principal
@@ -214,8 +214,8 @@ async def test_a_connection_that_others_can_read_is_refused(broker: Broker) -> N
 
 
 async def test_limits_of_a_request(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_handlers, "ALTERED_MAX", 3)
-    monkeypatch.setattr(user_handlers, "DESCRIBED_MAX", 3)
+    monkeypatch.setattr(client_admin, "ALTERED_MAX", 3)
+    monkeypatch.setattr(client_admin, "USERS_DESCRIBED_MAX", 3)
     names = ["a", "b", "c", "d"]
     asked = [upsertion(name) for name in names]
     assert await broker.alter([], asked) == [(name, 42) for name in names]
@@ -231,7 +231,7 @@ async def test_limits_of_a_request(broker: Broker, monkeypatch: pytest.MonkeyPat
 
 
 async def test_many_users_are_altered_in_turns(broker: Broker) -> None:
-    names = [f"u{number:03}" for number in range(user_handlers.CHANGES_AT_ONCE_MAX + 5)]
+    names = [f"u{number:03}" for number in range(client_admin.CHANGES_AT_ONCE_MAX + 5)]
     results = await broker.alter([], [upsertion(name) for name in names])
     assert results == [(name, 0) for name in names]
     assert await broker.users.names() == names

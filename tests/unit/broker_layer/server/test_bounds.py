@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bookie.wire.frames import BodyPool
 from broker_layer.broker_process import control_config, groups_config
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.values import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.options import BROKER

@@ -14,7 +14,9 @@ from broker_layer.server.fetch_sessions import (
     FetchSessions,
     SessionPartition,
 )
-from broker_layer.turns import SLICE_ELEMENTS, Turns
+from broker_layer.handlers import SLICE_ELEMENTS, Turns
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.server.fetch import fetch_sessions
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import Ask, Wanted, serving
 from tests.until import until

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_layer import turns
+from broker_layer import handlers as turns
+from broker_layer.handlers import SLICE_ELEMENTS, Turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server import produce
@@ -17,7 +18,7 @@ from broker_layer.server.produce import (
     ProduceService,
 )
 from broker_layer.server.produce_verification import Verified
-from broker_layer.turns import SLICE_ELEMENTS, Turns
+from broker_layer.server.produce import produce
 from quire.server import connection, step_turns
 from quire.server.step_turns import LARGE_BYTES
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics

@@ -12,7 +12,7 @@ from broker_layer.kafka.record_batch import ControlKind, Producer, build_control
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.server.produce_verification import VERIFICATIONS_AT_ONCE
 from broker_layer.transactions.values import Claim, TopicPartition
-from broker_layer.transactions.verification_guards import Confirmation
+from broker_layer.transactions.verification import Confirmation
 from metadata.topics.partition_store import PartitionKey
 from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, append
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_layer import turns
+from broker_layer import handlers as turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,

@@ -5,18 +5,18 @@ from random import Random
 
 import pytest
 
+from broker_layer.coordinator_partitions import partition_of_key
 from broker_layer.errors import TopicError
-from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
-from broker_layer.transactions.records import decode_transaction
 from broker_layer.transactions.values import (
     Claim,
     Marker,
     ProducerIdentity,
     TopicPartition,
+    TransactionConfig,
     TransactionState,
+    decode_transaction,
 )
 from metadata.errors import StoreUnavailableError
 from tests.support.broker_layer.marker_world import OWN_ID, MarkerWorld
@@ -62,7 +62,7 @@ class Setting:
 
     async def load(self) -> None:
         opener = self.state.opener()
-        await self.coordinator.load(self.number, opener.epoch, opener)
+        await self.coordinator.load(self.number, opener)
 
     async def init(self, claim: ProducerIdentity | None = None) -> ProducerIdentity:
         return await self.coordinator.init_producer_id("t", TIMEOUT_MS, claim)

@@ -5,10 +5,14 @@ from random import Random
 
 import pytest
 
-from broker_layer import turns
-from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker_layer import handlers as turns
+from broker_layer.coordinator_partitions import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    partition_of_key,
+)
 from broker_layer.errors import TopicError
-from broker_layer.java_hash import partition_of_key
+from broker_layer.handlers import SLICE_ELEMENTS
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AddOffsetsToTxnRequest,
@@ -29,7 +33,6 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.transactions.values import TopicPartition
-from broker_layer.turns import SLICE_ELEMENTS
 from tests.support.broker_layer.model_cluster import NOW_MS, STATE_PARTITIONS, Cluster
 from tests.support.loop_passes import counting_passes
 

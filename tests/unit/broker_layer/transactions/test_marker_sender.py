@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from broker_layer.handlers import SLICE_ELEMENTS
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.transactions.marker_job import MarkerJob
-from broker_layer.transactions.ports import NoLeader
+from broker_layer.transactions.leaders import NoLeader
+from broker_layer.transactions.marker_sender import MarkerJob
 from broker_layer.transactions.values import Marker, TopicPartition
-from broker_layer.turns import SLICE_ELEMENTS
 from tests.support.broker_layer.marker_world import OWN_ID, MarkerWorld
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -223,7 +223,7 @@ async def test_a_partition_that_does_not_commit_holds_up_no_other_transaction_he
 async def test_the_markers_of_many_partitions_here_pass_the_loop_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker_layer.turns.TURN_S", -1)
+    monkeypatch.setattr("broker_layer.handlers.TURN_S", -1)
     world, stored = MarkerWorld(), list[TopicPartition]()
     partitions = [TopicPartition("a", number) for number in range(1_000)]
     world.leaders = dict.fromkeys(partitions, OWN_ID)

@@ -12,12 +12,9 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from broker_layer.kafka.record_batch import ControlKind, RecordBatchHeader, read_control
-from broker_layer.transactions.config import MARKERS_MAX
-from broker_layer.transactions.local_markers import LocalMarkerWriter
-from broker_layer.transactions.marker_handler import MarkerHandler
-from broker_layer.transactions.marker_messages import markers_request
-from broker_layer.transactions.values import Marker, TopicPartition
-from broker_layer.transactions.verification_guards import VerificationGuards
+from broker_layer.transactions.markers import LocalMarkerWriter, MarkerHandler, markers_request
+from broker_layer.transactions.values import MARKERS_MAX, Marker, TopicPartition
+from broker_layer.transactions.verification import VerificationGuards
 
 A0, A1, G0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition(CONSUMER_OFFSETS, 0)
 COMMIT = Marker(7, 3, committed=True, coordinator_epoch=5)

@@ -1,6 +1,6 @@
 """Requests of a replaced connection are refused."""
 
-from broker_layer.transactions.peer_order import PROCESSES_MAX, PeerOrder
+from broker_layer.transactions.markers import PROCESSES_MAX, PeerOrder
 
 
 def test_an_older_connection_is_refused_after_a_newer_one() -> None:

@@ -95,7 +95,7 @@ def check(cluster: Cluster, ledger: Ledger) -> None:
             assert tag in ledger.asked_to_commit, f"{tag} was committed without being asked to"
     for number, leader in enumerate(cluster.state_leaders):
         coordinator = cluster.brokers[leader].coordinator
-        for machine in coordinator._partitions[number].machines.values():
+        for machine in coordinator._led.at(number).machines.values():
             assert machine.transaction is not None
             assert machine.transaction.state.is_idle, machine.transaction
             assert machine.transaction.state is not TransactionState.DEAD

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.transactions.records import decode_transaction, encode_transaction
 from broker_layer.transactions.values import (
     EPOCH_MAX,
     TopicPartition,
     Transaction,
     TransactionState,
+    decode_transaction,
+    encode_transaction,
 )
 from metadata.errors import MetadataFormatError
 

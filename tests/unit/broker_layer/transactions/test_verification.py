@@ -9,7 +9,7 @@ import pytest
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.values import Claim, TopicPartition
-from broker_layer.transactions.verification_guards import Confirmation
+from broker_layer.transactions.verification import Confirmation
 from tests.support.broker_layer.model_cluster import STATE_PARTITIONS, Broker, Cluster, Faults
 
 A0 = TopicPartition("a", 0)

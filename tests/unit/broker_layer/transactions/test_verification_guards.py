@@ -1,7 +1,7 @@
 """A confirmation is valid until a marker of its producer comes."""
 
 from broker_layer.transactions.values import TopicPartition
-from broker_layer.transactions.verification_guards import VerificationGuards
+from broker_layer.transactions.verification import VerificationGuards
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

@@ -5,9 +5,8 @@ from random import Random
 import pytest
 
 from broker_layer.peer import PeerAddress
-from broker_layer.transactions.ports import NoLeader
+from broker_layer.transactions.leaders import NoLeader, ViewLeaders
 from broker_layer.transactions.values import TopicPartition
-from broker_layer.transactions.view_leaders import ViewLeaders
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.topics.topic import TopicId, new_topic
 from metadata.topics.topic_store import TopicStore
