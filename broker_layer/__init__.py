@@ -6,9 +6,9 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `broker_process`: one broker, put together from its store, client and options.
 - `main`: a broker as a process; the only place that builds a real store and rng.
 - `options`: options of one broker, with defaults and bounds.
-- `handlers`: what a family of APIs gives to the dispatcher.
-- `peer`: one connection to each other broker.
-- `coordinator_partitions`: internal topics, and the partition of a key.
+- `handlers`: what a family of APIs gives to the dispatcher, rows of answers, and turns of the loop.
+- `peer`: requests to other brokers, over one connection to each.
+- `coordinator_partitions`: internal topics, their led partitions, and forms of stored state.
 - `errors`: failures of topics, with Kafka's codes.
 - `kafka/`: bytes of Kafka's protocol.
 - `security/`: who clients are, and what they may do.

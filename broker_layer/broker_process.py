@@ -37,7 +37,7 @@ from broker_layer.control.partition_opener import (
     PartitionExistence,
     PartitionOpener,
 )
-from broker_layer.control.topic_changes import TopicChangeParts, TopicChanges
+from broker_layer.control.topic_changes import TopicChanges
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.groups import handlers as group_handlers
 from broker_layer.groups.coordinator import GroupCoordinator
@@ -51,10 +51,10 @@ from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
 from broker_layer.peer import OPEN, PeerAccess, Peers
 from broker_layer.security.authorizer import Authorizer
-from broker_layer.server.access import ListenerAccess, LoginParts, ServedLogins, access_of_listeners
-from broker_layer.server.admin import BrokerAdmin, BrokerMetrics
 from broker_layer.security.client_admin import QuotaHandlers, UserHandlers
+from broker_layer.server.access import ListenerAccess, LoginParts, ServedLogins, access_of_listeners
 from broker_layer.server.access.served_logins import ServedLogins, access_of_listeners
+from broker_layer.server.admin import BrokerAdmin, BrokerMetrics
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.connections import BrokerServer
 from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
@@ -201,14 +201,12 @@ class ClusterParts:
         self.acl_admin = AclAdmin(AclStore(store, rng), self.acls) if self.acls else None
         self.config = control_config(options)
         self.changes = TopicChanges(
-            TopicChangeParts(
-                self.view,
-                self.topics,
-                self.config,
-                environment.wall_clock_ms,
-                self.bookies.count,
-                rng,
-            )
+            self.view,
+            self.topics,
+            self.config,
+            environment.wall_clock_ms,
+            self.bookies.count,
+            rng,
         )
 
     async def start(self) -> None:

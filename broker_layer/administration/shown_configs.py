@@ -6,7 +6,7 @@ Source: KIP-226 (sources and synonyms), KIP-569 (types and documentation).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -52,8 +52,8 @@ class ConfigRow:
     source: ConfigSource
     kind: ConfigType
     meaning: str
-    is_read_only: bool
     synonyms: tuple[tuple[str | None, ConfigSource], ...]
+    is_read_only: bool = True
 
 
 BROKER_NAMES: Final = {
@@ -88,60 +88,53 @@ def topic_rows(stored: Mapping[str, str], defaults: TopicDefaults) -> list[Confi
     for name, definition in DEFINITIONS.items():
         if definition.is_old and name not in stored:
             continue
-        synonyms = tuple(_synonyms(definition, stored, defaults))
-        value, source = synonyms[0]
-        if value is None:
-            value = str(derived[name])
-        rows.append(
-            ConfigRow(
-                name,
-                value,
-                source,
-                definition.kind,
-                definition.meaning,
-                not is_settable(definition, is_strict=defaults.is_strict),
-                synonyms,
-            )
-        )
-    rows.append(_replication_row(stored, defaults))
+        row = _defined_row(name, definition, stored, defaults)
+        is_read_only = not is_settable(definition, is_strict=defaults.is_strict)
+        value = str(derived[name]) if row.value is None else row.value
+        rows.append(replace(row, value=value, is_read_only=is_read_only))
+    # Its source is DEFAULT, so tools that copy the settings of topics leave it out.
+    factor = str(replication_factor(stored, defaults))
+    meaning = "Number of bookies that store each record. Set when the topic is created."
+    rows.append(_row(REPLICATION_FACTOR, ConfigType.INT, factor, ConfigSource.DEFAULT, meaning))
     return sorted(rows, key=lambda row: row.name)
 
 
 def broker_rows(broker_id: int, config: ControlConfig) -> list[ConfigRow]:
     """Return the settings of a broker that its clients may read; clients cannot alter them."""
     defaults = config.topic_defaults
-    rows = [
-        _broker_row("broker.id", ConfigType.INT, str(broker_id)),
-        _broker_row(
-            "auto.create.topics.enable", ConfigType.BOOLEAN, str(config.creates_topics).lower()
-        ),
-        _broker_row("num.partitions", ConfigType.INT, str(defaults.partitions)),
-        _broker_row("default.replication.factor", ConfigType.INT, str(defaults.replication_factor)),
-        _broker_row("offsets.topic.num.partitions", ConfigType.INT, str(config.offsets_partitions)),
-        _broker_row(
+    own = (
+        ("broker.id", ConfigType.INT, str(broker_id)),
+        ("auto.create.topics.enable", ConfigType.BOOLEAN, str(config.creates_topics).lower()),
+        ("num.partitions", ConfigType.INT, str(defaults.partitions)),
+        ("default.replication.factor", ConfigType.INT, str(defaults.replication_factor)),
+        ("offsets.topic.num.partitions", ConfigType.INT, str(config.offsets_partitions)),
+        (
             "transaction.state.log.num.partitions",
             ConfigType.INT,
             str(config.transaction_state_partitions),
         ),
-        _broker_row("delete.topic.enable", ConfigType.BOOLEAN, "true"),
-        _broker_row("inter.broker.protocol.version", ConfigType.STRING, KAFKA_RELEASE),
+        ("delete.topic.enable", ConfigType.BOOLEAN, "true"),
+        ("inter.broker.protocol.version", ConfigType.STRING, KAFKA_RELEASE),
+    )
+    rows = [_row(name, kind, value, ConfigSource.STATIC_BROKER) for name, kind, value in own]
+    rows += [
+        _defined_row(shown, DEFINITIONS[name], {}, defaults) for name, shown in BROKER_NAMES.items()
     ]
-    for name, shown in BROKER_NAMES.items():
-        definition = DEFINITIONS[name]
-        synonyms = tuple(_synonyms(definition, {}, defaults))
-        value, source = synonyms[0]
-        rows.append(
-            ConfigRow(
-                shown,
-                value,
-                source,
-                definition.kind,
-                definition.meaning,
-                is_read_only=True,
-                synonyms=synonyms,
-            )
-        )
     return sorted(rows, key=lambda row: row.name)
+
+
+def _row(
+    name: str, kind: ConfigType, value: str, source: ConfigSource, meaning: str = ""
+) -> ConfigRow:
+    return ConfigRow(name, value, source, kind, meaning, synonyms=((value, source),))
+
+
+def _defined_row(
+    shown: str, definition: ConfigDefinition, stored: Mapping[str, str], defaults: TopicDefaults
+) -> ConfigRow:
+    synonyms = tuple(_synonyms(definition, stored, defaults))
+    value, source = synonyms[0]
+    return ConfigRow(shown, value, source, definition.kind, definition.meaning, synonyms)
 
 
 def _synonyms(
@@ -152,24 +145,3 @@ def _synonyms(
     if definition.name in defaults.configs:
         yield defaults.configs[definition.name], ConfigSource.STATIC_BROKER
     yield definition.default, ConfigSource.DEFAULT
-
-
-def _replication_row(stored: Mapping[str, str], defaults: TopicDefaults) -> ConfigRow:
-    """Return the row of the replication factor. Its source is DEFAULT, so tools that copy the
-    settings of topics leave it out.
-    """
-    value = str(replication_factor(stored, defaults))
-    return ConfigRow(
-        REPLICATION_FACTOR,
-        value,
-        ConfigSource.DEFAULT,
-        ConfigType.INT,
-        "Number of bookies that store each record. Set when the topic is created.",
-        is_read_only=True,
-        synonyms=((value, ConfigSource.DEFAULT),),
-    )
-
-
-def _broker_row(name: str, kind: ConfigType, value: str) -> ConfigRow:
-    source = ConfigSource.STATIC_BROKER
-    return ConfigRow(name, value, source, kind, "", is_read_only=True, synonyms=((value, source),))

@@ -1,8 +1,7 @@
 """Controller: assigns a leader to each partition while this broker is the elected controller.
 
-Leaves the choice of leaders to `assignment.py`, and taking partitions over to the chosen brokers.
-Leaves the ledgers of deleted topics to `topic_erasing.py`, and ledgers that no partition lists to
-`ledger_sweeping.py`.
+Leaves the choice of leaders to `assignment.py`, taking partitions over to the chosen brokers, and
+the ledgers of deleted topics and those that no partition lists to `ledger_erasing.py`.
 
 Invariants: it acts only while it is elected and its view is complete. After each election, and
 after each lapse of its session, it reads which brokers are up before it gives leaders. A change is
@@ -87,7 +86,6 @@ class Controller:
         self._rebalance_due_s = 0.0
         self._cancels: list[Cancel] = []
         self._tasks = BackgroundTasks()
-        """Number of leaderships that this broker changed as the controller."""
 
     def start(self) -> None:
         """Begin to act whenever this broker is the controller."""

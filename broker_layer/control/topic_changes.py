@@ -81,30 +81,19 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Returns the new settings of a topic for its stored ones. Raises TopicError."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChangeParts:
-    """Parts that `TopicChanges` uses. `bookie_count` returns the number of bookies that are up."""
-
-    view: ClusterView
-    topics: TopicStore
-    config: ControlConfig
-    wall_clock_ms: Callable[[], int]
-    bookie_count: Callable[[], int]
-    rng: Random
-
-
+@dataclass(eq=False, repr=False)
 class TopicChanges:
     """Changes topics. A refused call raises TopicError with Kafka's error code."""
 
-    def __init__(self, parts: TopicChangeParts) -> None:
-        self._view = parts.view
-        self._topics = parts.topics
-        self._config = parts.config
-        self._wall_clock_ms = parts.wall_clock_ms
-        self._bookie_count = parts.bookie_count
-        self._rng = parts.rng
-        self._missed_s: dict[str, float] = {}
-        """Times of look-ups that failed, by name."""
+    _view: ClusterView
+    _topics: TopicStore
+    _config: ControlConfig
+    _wall_clock_ms: Callable[[], int]
+    _bookie_count: Callable[[], int]
+    """Returns the number of bookies that are up."""
+    _rng: Random
+    _missed_s: dict[str, float] = field(default_factory=dict, init=False)
+    """Times of look-ups that failed, by name."""
 
     # -- creation --------------------------------------------------------------------------------
 

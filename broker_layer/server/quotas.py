@@ -30,7 +30,7 @@ CHANGES_OF_TOPICS: Final = (
     ApiKey.CREATE_PARTITIONS,
     ApiKey.DELETE_TOPICS,
 )
-"""APIs whose handlers have a quota of their own: `administration.mutation_quota`."""
+"""APIs whose handlers have a quota of their own: `administration.topic_admin`."""
 
 
 class AddressRate:

@@ -1,6 +1,6 @@
 """State machine of one transactional id.
 
-Leaves storing to `state_partition`, which reports back, and the values to `values`.
+Leaves storing to `coordinator`, which reports back, and the values to `values`.
 
 Invariants: a decision is durable before any client receives it; while one is being stored, no other
 starts. A transaction ends by one decision, and is complete only when the markers of all partitions

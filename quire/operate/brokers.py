@@ -16,8 +16,7 @@ from typing import Final, TypeVar
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.peer import PeerAccess, PeerAddress, Peers
-from broker_layer.peer import PeerError
+from broker_layer.peer import PeerAccess, PeerAddress, PeerError, Peers
 from metadata.brokers.broker_registration import BrokerRegistration
 from quire.errors import CommandError, ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
-from broker_layer.control.ledger_erasing import LedgerSweeper, TopicEraser
 from broker_layer.control.bookie_states import BookieStates
 from broker_layer.control.cluster_view import ClusterView, ViewSources
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
+from broker_layer.control.ledger_erasing import LedgerSweeper, TopicEraser
 from broker_layer.control.ledger_health import LedgerHealth
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.control.partition_opener import (
@@ -16,7 +16,7 @@ from broker_layer.control.partition_opener import (
     PartitionExistence,
     PartitionOpener,
 )
-from broker_layer.control.topic_changes import NewTopic, TopicChangeParts, TopicChanges
+from broker_layer.control.topic_changes import NewTopic, TopicChanges
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
@@ -132,14 +132,12 @@ class Broker:
             self.config,
         )
         self.changes = TopicChanges(
-            TopicChangeParts(
-                self.view,
-                self.topics,
-                self.config,
-                lambda: 1_700_000_000_000,
-                lambda: len(self.cluster.bookies),
-                Random(seed + 10),
-            )
+            self.view,
+            self.topics,
+            self.config,
+            lambda: 1_700_000_000_000,
+            lambda: len(self.cluster.bookies),
+            Random(seed + 10),
         )
 
     async def start(self) -> None:
