@@ -53,7 +53,6 @@ from broker_layer.peer import OPEN, PeerAccess, Peers
 from broker_layer.security.authorizer import Authorizer
 from broker_layer.security.client_admin import QuotaHandlers, UserHandlers
 from broker_layer.server.access import ListenerAccess, LoginParts, ServedLogins, access_of_listeners
-from broker_layer.server.access.served_logins import ServedLogins, access_of_listeners
 from broker_layer.server.admin import BrokerAdmin, BrokerMetrics
 from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.connections import BrokerServer

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from broker_layer.errors import TopicError
 from broker_layer.handlers import grouped
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.durable_log import DurableLog, OpenDurableLog
+from broker_layer.log.state_log import DurableLog, OpenDurableLog
 from metadata.errors import MetadataFormatError
 from metadata.msgpack_fields import FieldError, Packed
 from metadata.records import INT64_MAX, Codec, Form, array, codec_of, whole

@@ -10,14 +10,12 @@ from typing import Final
 
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.errors import TopicError
+from broker_layer.groups.values import GroupsConfig
 from broker_layer.log.topic_configs import TopicDefaults, check_configs
 from broker_layer.security.authorizer import AuthorizerConfig
-from broker_layer.security.login_options import LoginOptions
-from broker_layer.security.protocols import SecurityProtocol, protocols_of
+from broker_layer.security.login_options import LoginOptions, SecurityProtocol, protocols_of
 from broker_layer.server.listeners import ListenerAddress, parse_listeners
 from broker_layer.server.server_limits import BrokerLimits
-from broker_layer.groups.values import GroupsConfig
-from broker_layer.security.login_options import LoginOptions, SecurityProtocol, protocols_of
 from broker_layer.transactions.values import TransactionConfig
 from metadata.security.acls import ANY_USER
 from metadata.server_options import metadata_option, session_timeout_option

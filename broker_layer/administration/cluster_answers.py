@@ -25,7 +25,6 @@ from broker_layer.coordinator_partitions import (
 )
 from broker_layer.errors import TopicError
 from broker_layer.handlers import AnswerT, RequestContext, Turns, answer
-from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -39,6 +38,7 @@ from broker_layer.kafka.messages import (
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
+    bits_of,
     encode_response,
 )
 from broker_layer.log.topic_log import TopicLog

@@ -32,9 +32,8 @@ from broker_layer.kafka.messages import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from broker_layer.log.topic_configs import TopicDefaults, replication_factor
-from metadata.errors import MetadataError
 from broker_layer.log.ledger_list import partition_of
+from broker_layer.log.topic_configs import TopicDefaults, replication_factor
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata

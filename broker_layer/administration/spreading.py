@@ -26,7 +26,6 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
 )
 from broker_layer.log.topic_configs import own_configs
-from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer import PeerAddress, PeerError, Peers
 from metadata.topics.topic import TopicRecord
 

@@ -41,8 +41,8 @@ from broker_layer.kafka.messages import (
     DeleteTopicsResponse,
     note_throttle,
 )
-from broker_layer.log.topic_configs import replication_factor
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.log.topic_configs import replication_factor
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey
 from metadata.security.rates.rate_quota import RateQuota

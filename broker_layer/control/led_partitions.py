@@ -25,9 +25,8 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.ledger_health import LedgerHealth, StoredReplicas
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
-from broker_layer.log.settings.log_config import replication_factor
-from broker_layer.log.settings.topic_configs import TopicDefaults
-from broker_layer.server.metrics import LEDGERS_SHOWN_MAX, LedPartition, ShortLedger
+from broker_layer.log.topic_configs import TopicDefaults, replication_factor
+from broker_layer.server.admin import LEDGERS_SHOWN_MAX, LedPartition, ShortLedger
 from ledger_client import LedgerError
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError, MetadataFormatError

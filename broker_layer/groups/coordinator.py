@@ -38,7 +38,7 @@ from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.values import GroupsConfig, GroupState, GroupTopics
 from broker_layer.handlers import Turns
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.state_log import DurableLog, OpenDurableLog
+from broker_layer.log.state_log import OpenDurableLog
 
 
 class GroupCoordinator:

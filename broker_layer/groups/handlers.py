@@ -38,7 +38,6 @@ from broker_layer.groups.values import (
     sorted_partitions,
 )
 from broker_layer.handlers import Handler, RequestContext, Turns, answer, error_of, grouped, slices
-from broker_layer.kafka.authorized_operations import bits_of
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -60,6 +59,7 @@ from broker_layer.kafka.messages import (
     ListGroupsResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    bits_of,
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.security.authorizer import operations_on, sees_topic

@@ -1,7 +1,7 @@
 """Codec of Kafka's messages: a safe interface to kafka-python. No other module imports that.
 
 Leaves Produce and Fetch, the hot path of brokers, to `kafka.produce_codec` and `kafka.fetch_codec`,
-headers to `kafka.frames`, and the rights of a client to `broker_layer.security.rights`.
+headers to `kafka.frames`, and the rights of a client to `broker_layer.security.authorizer`.
 
 Use: create a message with the fields of its schema, in lower case with underscores. A field that a
 version lacks reads as its default, and is not written. Never append to a list that is a default:

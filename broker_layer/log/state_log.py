@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol, Self
 
 from broker_layer.errors import TopicError
+from broker_layer.handlers import Turns, slices
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.ledger_list import LeadCheck, LedgerList
 from broker_layer.log.ledger_roller import LedgerRoller, OpenLedger
@@ -39,7 +40,6 @@ from broker_layer.log.log_takeover import READ_BYTES, is_unreadable
 from broker_layer.log.pending_batches import refuse
 from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.topic_configs import LogConfig
-from broker_layer.turns import Turns, slices
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
 from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from broker_layer.kafka.authorized_operations import (
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
     TOPIC_OPERATIONS,
 )
-from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
 from metadata.security.acls import (
     ANY_NAME,

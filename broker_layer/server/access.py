@@ -23,8 +23,7 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import HANDSHAKE_VERSION_MIN, ApiKey
-from broker_layer.security.login_options import HTTPS, LoginOptions
-from broker_layer.security.protocols import SecurityProtocol
+from broker_layer.security.login_options import HTTPS, LoginOptions, SecurityProtocol
 from broker_layer.server.exchange import Exchange, Requester, RequestTasks
 from broker_layer.server.server_limits import BrokerCounters
 from metadata.security.user_decoys import read_decoys

@@ -31,7 +31,6 @@ from broker_layer.kafka.versions import ADVERTISED, BROKERS_ASK_FROM, ApiKey
 from broker_layer.server.exchange import Exchange, RawHandler, RequestTasks
 from broker_layer.server.quotas import ClientQuotas
 from broker_layer.server.server_limits import BrokerCounters
-from broker_layer.server.exchange import Buffer, Exchange, RawHandler
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
 """APIs for brokers; of the first, only some versions: see `_is_for_brokers`."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker_layer.errors import TopicError
-from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.handlers import Turns, slices
+from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.fetch_codec import (
     READ_COMMITTED,
     FetchPartitionResult,
@@ -27,7 +27,7 @@ from broker_layer.kafka.frames import Buffer
 from broker_layer.kafka.primitives import NO_OFFSET, NULL_UUID, CurrentLeader
 from broker_layer.kafka.record_batch import read_header
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
-from broker_layer.security.rights import Rights
+from broker_layer.security.authorizer import Rights
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.fetch_sessions import (
     FetchOwner,
@@ -44,7 +44,6 @@ from broker_layer.server.service_tools import (
     record_request,
 )
 from metadata.security.acls import Operation, ResourceType
-from broker_layer.server.service_tools import ServiceTools
 from quire.tracing import spans as tracing
 
 

@@ -40,7 +40,7 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
 from broker_layer.log.pending_batches import Appended
-from broker_layer.security.rights import NOT_AUTHORIZED, Rights
+from broker_layer.security.authorizer import NOT_AUTHORIZED, Rights
 from broker_layer.server.exchange import Exchange, Requester, timeout_of
 from broker_layer.server.ports import PartitionLog, PartitionLogs
 from broker_layer.server.produce_verification import ProduceVerification, Verified
@@ -48,11 +48,6 @@ from broker_layer.server.service_tools import ServiceTools, record_request
 from broker_layer.transactions.values import TopicPartition
 from metadata.cancelling import cancel_and_wait
 from metadata.security.acls import Operation, ResourceType
-from broker_layer.security.authorizer import NOT_AUTHORIZED
-from broker_layer.server.exchange import Exchange
-from broker_layer.server.ports import PartitionLogs
-from broker_layer.server.produce.produce_rights import AdmittedProduce, admit, admit_again
-from broker_layer.server.service_tools import ServiceTools
 from quire.tracing import spans as tracing
 
 ZSTD_VERSION_MIN: Final = 7

@@ -13,11 +13,8 @@ from typing import Final
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import NO_EPOCH, CurrentLeader, NodeEndpoint
-from broker_layer.security.authorizer import Authorizer
-from broker_layer.security.rights import Rights
-from broker_layer.server.exchange import Deadlines, Exchange, RequestTasks
 from broker_layer.security.authorizer import Authorizer, Rights
-from broker_layer.server.exchange import Exchange
+from broker_layer.server.exchange import Deadlines, Exchange, RequestTasks
 from broker_layer.server.ports import ClusterNames, PartitionLog
 from broker_layer.server.quotas import ClientQuotas
 from broker_layer.server.server_limits import BrokerCounters, BrokerLimits

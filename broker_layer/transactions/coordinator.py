@@ -24,9 +24,6 @@ from broker_layer.coordinator_partitions import TRANSACTION_STATE, LedPartition,
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.state_log import OpenDurableLog
-from broker_layer.transactions.machine import ProducerIdNeeded, Store, TransactionMachine
-from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.state_partition import StatePartition
 from broker_layer.transactions.leaders import ProducerIds
 from broker_layer.transactions.machine import (
     Decision,

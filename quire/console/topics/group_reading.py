@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Final
 from urllib.parse import quote
 
-from broker_layer.kafka.assignment_messages import assigned_partitions
 from broker_layer.groups.values import CONSUMER_PROTOCOL_TYPE
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (

@@ -22,7 +22,7 @@ from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.values import GroupsConfig
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.log.state_log import DurableLog, StateLog
+from broker_layer.log.state_log import OpenDurableLog, StateLog
 from broker_layer.log.topic_configs import LogConfig, TopicDefaults, log_config
 from broker_layer.options import BrokerOptions
 from tests.simulation.checkers.stored_metadata import watched_recoveries

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from broker_layer.control.led_partitions import ReplicaReports, RetentionTimer
 
 from broker_layer.control.assigned_partition import Stage
+from broker_layer.control.led_partitions import ReplicaReports, RetentionTimer
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode

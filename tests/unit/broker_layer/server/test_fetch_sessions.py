@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from broker_layer.handlers import SLICE_ELEMENTS, Turns
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.server import fetch_sessions
 from broker_layer.server.fetch_sessions import (
@@ -14,9 +15,6 @@ from broker_layer.server.fetch_sessions import (
     FetchSessions,
     SessionPartition,
 )
-from broker_layer.handlers import SLICE_ELEMENTS, Turns
-from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.server.fetch import fetch_sessions
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import Ask, Wanted, serving
 from tests.until import until

@@ -18,7 +18,6 @@ from broker_layer.server.produce import (
     ProduceService,
 )
 from broker_layer.server.produce_verification import Verified
-from broker_layer.server.produce import produce
 from quire.server import connection, step_turns
 from quire.server.step_turns import LARGE_BYTES
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics

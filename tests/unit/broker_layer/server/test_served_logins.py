@@ -14,9 +14,8 @@ import pytest
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.options import BROKER
-from broker_layer.security.protocols import SecurityProtocol
-from broker_layer.server.access import ServedLogins
 from broker_layer.security.login_options import SecurityProtocol
+from broker_layer.server.access import ServedLogins
 from metadata.security.user_store import UserStore, UserTable
 from metadata.store.memory import MemoryMetadataStore
 from metadata.store.memory_server import MemoryMetadataServer
