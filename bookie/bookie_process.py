@@ -46,7 +46,7 @@ from bookie.server.server_context import ServerContext
 from bookie.server.server_limits import ServerCounters
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.disk_watch import DiskHealth, RunningOperations, watched
-from bookie.storage.horizon import standing_reader
+from bookie.storage.horizon import ledger_status_reader
 from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
 from metadata.cancelling import cancel_and_wait
@@ -213,7 +213,7 @@ class BookieProcess:
             config,
             rng=self._rng,
             known=KnownDisk(identity.limbo_reason, identity.recorded_end_lsn),
-            read_standing=standing_reader(ledgers, identity.bookie_id, self._rng),
+            read_standing=ledger_status_reader(ledgers, identity.bookie_id, self._rng),
         )
         self._parts.push_async_callback(self._record_orderly, storage)
         self._run(storage.background())

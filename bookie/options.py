@@ -27,7 +27,7 @@ from metadata.registry.location import UNKNOWN_LOCATION
 from metadata.registry.registration import OWNERS_FEATURE, TLS_FEATURE
 from metadata.security.client_principals import parse_principals
 from metadata.server_options import metadata_option, principals_option, session_timeout_option
-from quire.identity.server_tls import ClientCertificates
+from quire.identity.tls import ClientCertificates
 from quire.options import (
     BOOKIE_DEFAULTS,
     OptionTable,

@@ -40,9 +40,9 @@ from broker_layer.kafka.primitives import NO_TAGS, parsing, skip_tags
 from broker_layer.kafka.versions import ApiKey
 from metadata.backoff import Backoff
 from quire.identity.errors import SaslError, SecurityError
-from quire.identity.renewed_tls import ContextSource
 from quire.identity.sasl.mechanism import Mechanism, run_at_once
 from quire.identity.sasl_access import PLAIN_NEEDS_TLS, SaslAccess
+from quire.identity.tls import ContextSource
 
 CONNECT_TIMEOUT_S: Final = 3.0
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -37,7 +37,7 @@ from metadata.registry.cluster import open_cluster_store
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri
 from quire.identity.client_file import identity_in
-from quire.identity.renewed_tls import fixed
+from quire.identity.tls import fixed
 
 if TYPE_CHECKING:
     from ledger_client.chains import Chain

@@ -53,8 +53,8 @@ from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistratio
 from metadata.security.ledger_roles import LedgerRight
 from metadata.store.ephemeral import unpack_held
 from metadata.store.interface import MetadataStore, SessionState, find
-from quire.identity.renewed_tls import ContextSource
 from quire.identity.sasl_access import SaslAccess
+from quire.identity.tls import ContextSource
 
 COUNTED_FAILURES = (
     CallFailure.REFUSED,

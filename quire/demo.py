@@ -25,8 +25,8 @@ from metadata.registry.directory import JITTER_S
 from quire.errors import UsageError
 from quire.local.local_server import LocalBookie
 from quire.local_cluster import LocalCluster
+from quire.operate.appends import PipelinedAppend
 from quire.operate.fields import describe_bytes
-from quire.operate.pipelined_append import PipelinedAppend
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -30,7 +30,7 @@ from broker_layer.peer import ask_login
 from quire.identity.client_file import read_client_file
 from quire.identity.sasl.credentials import ScramMechanism
 from quire.identity.sasl.mechanism import run_at_once
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from quire.local.secure_directory import CLIENT_NAME
 from quire.local_cluster import LocalCluster
 

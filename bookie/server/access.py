@@ -38,8 +38,8 @@ from metadata.security.ledger_roles import (
     rights_of,
 )
 from metadata.store.interface import MetadataStore
-from quire.identity.certificate_names import MappingRule
-from quire.identity.fair_queue import FairQueue, QueueFullError
+from quire.identity.principal import MappingRule
+from quire.identity.shares import FairQueue, QueueFullError
 
 Principal = NewType("Principal", str)
 

@@ -18,9 +18,14 @@ from typing import Final
 from metadata.security.user_decoys import read_decoys
 from metadata.security.user_store import UserTable
 from metadata.store.interface import MetadataStore
-from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.mechanism import Mechanism, run_at_once
-from quire.identity.sasl.sessions import EndSession, SaslSession, SaslSessions
+from quire.identity.sasl.sessions import (
+    EndSession,
+    SaslAuthenticator,
+    SaslParts,
+    SaslSession,
+    SaslSessions,
+)
 
 MECHANISMS: Final = (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256)
 UNDER_WAY_MAX: Final = 256

@@ -63,12 +63,10 @@ from bookie.wire.messages import (
 )
 from metadata.ids import LedgerId
 from quire.identity.principal import ANONYMOUS
-from quire.server.connection import ServerConnection
+from quire.server.connection import Pause, ServerConnection, write_all
 from quire.server.listening import ListeningServer
 from quire.server.overriding import override
-from quire.server.pause import Pause
 from quire.server.tls_listening import TlsListening
-from quire.server.transport_writing import write_all
 
 _ADD: Final = FrameKind.ADD
 """Looked up once, because a look-up in an enumeration is slow."""

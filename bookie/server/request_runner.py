@@ -31,7 +31,7 @@ from bookie.wire.codec import (
 )
 from bookie.wire.frames import FRAME_BYTES_MAX, FrameKind, frame_header
 from bookie.wire.messages import Refused, Reply, Status
-from quire.server.answer_room import AnswerRoom
+from quire.server.connection_context import AnswerRoom
 from quire.server.server_log import ServerLog
 
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - ENTRIES_HEADER_BYTES

@@ -35,13 +35,12 @@ from bookie.wire.messages import (
 from metadata.ids import BookieId, LedgerId
 from metadata.security.client_principals import usable_principal
 from metadata.security.quota_set import QuotaSet
-from quire.identity.certificate_names import principal_of
 from quire.identity.principal import Principal as ProvedPrincipal
-from quire.server.connection import ServerConnection
+from quire.identity.principal import principal_of
+from quire.server.connection import Pause, ServerConnection
 from quire.server.connection_context import ConnectionContext
+from quire.server.latency import LatencyWindow
 from quire.server.overriding import override
-from quire.server.pause import Pause
-from quire.server.recent_latency import RecentLatency
 from quire.server.server_log import ServerLog
 
 
@@ -68,7 +67,7 @@ class ServerContext(ConnectionContext):
         self.authorizer = authorizer
         self.storage = storage
         self.access = access
-        self.append_latency = RecentLatency()
+        self.append_latency = LatencyWindow()
         self.bodies = BodyPool(limits.bodies_bytes_max)
         self._with_acks: list[Callable[[], None]] = []
         self._paused: dict[ServerConnection, None] = {}

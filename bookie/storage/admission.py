@@ -12,7 +12,7 @@ from bookie.index import replica_state
 from bookie.index.replica_state import ReplicaState
 from bookie.log.log import Log
 from bookie.storage.cold_ledgers import ColdLedgers
-from bookie.storage.horizon import Standing
+from bookie.storage.horizon import LedgerStatus
 from bookie.storage.ledgers import Ledgers
 from bookie.wire.messages import Status
 from metadata.ids import ENTRY_ID_MAX
@@ -104,14 +104,14 @@ class Admission:
         """
         if ledger_id in self._ledgers.states or not self._ledgers.may_be_deleted(ledger_id):
             return None
-        standing = self._cold.standings.get(ledger_id, Standing.UNKNOWN)
-        if standing is Standing.GONE:
+        standing = self._cold.standings.get(ledger_id, LedgerStatus.UNKNOWN)
+        if standing is LedgerStatus.GONE:
             return Status.DELETED
-        if standing is Standing.UNKNOWN:
+        if standing is LedgerStatus.UNKNOWN:
             return Status.UNKNOWN
-        if exists_is_enough or standing is Standing.OPEN_HERE:
+        if exists_is_enough or standing is LedgerStatus.OPEN_HERE:
             return None
-        return Status.FENCED if standing is Standing.ENDED else Status.UNKNOWN
+        return Status.FENCED if standing is LedgerStatus.ENDED else Status.UNKNOWN
 
     def refuse_held_add(
         self, state: ReplicaState, master_key: bytes | None, *, recovery: bool

@@ -29,7 +29,7 @@ from bookie.storage.answers import (
 )
 from bookie.storage.cold_ledgers import ColdLedgers, find_held, list_held
 from bookie.storage.commits import AnswerCallback, Commits, resolve
-from bookie.storage.horizon import StandingReader
+from bookie.storage.horizon import LedgerStatusReader
 from bookie.storage.ledger_reads import LedgerReads
 from bookie.storage.opening import WHOLE, KnownDisk, OpenedStorage, open_parts
 from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds
@@ -153,7 +153,7 @@ class BookieStorage:
         config: StorageConfig,
         opened: OpenedStorage,
         rng: random.Random,
-        read_standing: StandingReader | None,
+        read_standing: LedgerStatusReader | None,
     ) -> None:
         self.limbo_reason = opened.limbo_reason
         self._disk = disk
@@ -205,7 +205,7 @@ class BookieStorage:
         *,
         rng: random.Random,
         known: KnownDisk = WHOLE,
-        read_standing: StandingReader | None = None,
+        read_standing: LedgerStatusReader | None = None,
     ) -> "BookieStorage":
         """Replay the log and return the storage; the caller runs `background()` as a task. `known`
         may put the storage into limbo. `read_standing` reads the metadata of an unknown ledger at

@@ -22,7 +22,7 @@ from bookie.errors import BookieError
 from bookie.index import replica_state
 from bookie.index.index import Index
 from bookie.queued_adds import QueuedAdds
-from bookie.storage.horizon import Standing, StandingReader
+from bookie.storage.horizon import LedgerStatus, LedgerStatusReader
 from bookie.storage.ledgers import Ledgers
 from metadata.errors import MetadataError
 from metadata.ids import LedgerId
@@ -59,7 +59,7 @@ class ColdLedgers:
         index: Index,
         queued: QueuedAdds,
         wake: Callable[[], None],
-        read_standing: StandingReader | None,
+        read_standing: LedgerStatusReader | None,
     ) -> None:
         """`wake` is called after each decrease of the bytes that wait. `read_standing` reads
         the metadata of a ledger that may have been deleted and trimmed (rule 10.3).
@@ -71,8 +71,8 @@ class ColdLedgers:
         self._index = index
         self._wake = wake
         self._read_standing = read_standing
-        self.standings: dict[int, Standing] = {}
-        """Standing of the ledger whose requests are running now, if its metadata was read."""
+        self.standings: dict[int, LedgerStatus] = {}
+        """LedgerStatus of the ledger whose requests are running now, if its metadata was read."""
         self._waiting: dict[int, list[_Deferred]] = {}
         self._standing_reads: dict[int, asyncio.Task[None]] = {}
         self._standing_slots = asyncio.Semaphore(STANDING_READS_MAX)
@@ -158,7 +158,7 @@ class ColdLedgers:
         """Read the metadata, which was deleted before the tombstone was trimmed, or before the feed
         named the ledger; then run the requests.
         """
-        standing = Standing.UNKNOWN
+        standing = LedgerStatus.UNKNOWN
         try:
             if self._read_standing is not None:
                 async with self._standing_slots, asyncio.timeout(STANDING_READ_S_MAX):

@@ -50,7 +50,7 @@ async def trim_tombstones(ledgers: Ledgers, index: Index, tombstones_max: int) -
     return trimmed
 
 
-class Standing(Enum):
+class LedgerStatus(Enum):
     """State of a ledger, from a fresh read of its metadata."""
 
     GONE = auto()
@@ -65,39 +65,41 @@ class Standing(Enum):
     """The metadata service did not answer in time."""
 
 
-StandingReader = Callable[[LedgerId], Awaitable[Standing]]
+LedgerStatusReader = Callable[[LedgerId], Awaitable[LedgerStatus]]
 """Repeats its read while the metadata service is not available; raises other MetadataErrors."""
 
 
-def standing_of(metadata: LedgerMetadata, bookie_id: BookieId) -> Standing:
+def standing_of(metadata: LedgerMetadata, bookie_id: BookieId) -> LedgerStatus:
     """Return the standing of a ledger that exists."""
     if metadata.state is not LedgerState.OPEN:
-        return Standing.ENDED
-    return Standing.OPEN_HERE if metadata.names(bookie_id) else Standing.OPEN_ELSEWHERE
+        return LedgerStatus.ENDED
+    return LedgerStatus.OPEN_HERE if metadata.names(bookie_id) else LedgerStatus.OPEN_ELSEWHERE
 
 
-def standing_reader(ledgers: LedgerStore, bookie_id: BookieId, rng: Random) -> StandingReader:
+def ledger_status_reader(
+    ledgers: LedgerStore, bookie_id: BookieId, rng: Random
+) -> LedgerStatusReader:
     """Return a function that reads the standing of ledgers for one bookie.
 
     It repeats reads that fail at once because the session has just ended: otherwise the bookie
     would be replaced in the ledger, although its next session begins within the caller's limit.
     """
 
-    async def read(ledger_id: LedgerId) -> Standing:
+    async def read(ledger_id: LedgerId) -> LedgerStatus:
         return await until_answered(rng, partial(read_once, ledger_id))
 
-    async def read_once(ledger_id: LedgerId) -> Standing:
+    async def read_once(ledger_id: LedgerId) -> LedgerStatus:
         standing = await standing_by(ledger_id, is_agreed=False)
-        if standing in (Standing.GONE, Standing.OPEN_ELSEWHERE):
+        if standing in (LedgerStatus.GONE, LedgerStatus.OPEN_ELSEWHERE):
             # A leader that was replaced, and does not know it, may not know a new ledger or member.
             standing = await standing_by(ledger_id, is_agreed=True)
         return standing
 
-    async def standing_by(ledger_id: LedgerId, *, is_agreed: bool) -> Standing:
+    async def standing_by(ledger_id: LedgerId, *, is_agreed: bool) -> LedgerStatus:
         try:
             metadata, _ = await ledgers.get(ledger_id, fresh=not is_agreed, agreed=is_agreed)
         except NodeNotFoundError:
-            return Standing.GONE
+            return LedgerStatus.GONE
         return standing_of(metadata, bookie_id)
 
     return read

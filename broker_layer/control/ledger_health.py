@@ -61,7 +61,7 @@ class LedgerCopies:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class LedgerShortage:
     """What one ledger lacks."""
 
     ledger_id: LedgerId
@@ -83,7 +83,7 @@ def ledger_copies(ledger: LedgerMetadata) -> LedgerCopies | None:
 
 def shortage_of(
     ledger_id: LedgerId, copies: LedgerCopies, why_short: Callable[[BookieId], str]
-) -> Shortage | None:
+) -> LedgerShortage | None:
     """Return what a ledger lacks; None if every entry has all its copies."""
     bookies: dict[BookieId, str] = {}
     short_count = 0
@@ -103,7 +103,7 @@ def shortage_of(
     reasons += [TOO_FEW] * lacks_members
     entry_count = sum(each.entry_count for each in copies.fragments)
     size_bytes = copies.size_bytes * short_count // entry_count
-    return Shortage(ledger_id, "; ".join(reasons), tuple(bookies), short_count, size_bytes)
+    return LedgerShortage(ledger_id, "; ".join(reasons), tuple(bookies), short_count, size_bytes)
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class StoredReplicas:
     in_sync: tuple[BookieId, ...]
     lacks_one: bool
     """Whether copies are missing for which no bookie is named."""
-    shortages: tuple[Shortage, ...]
+    shortages: tuple[LedgerShortage, ...]
     """The ended ledgers that have too few copies, oldest first."""
 
     @property
@@ -163,7 +163,7 @@ class LedgerHealth:
     _logs: Callable[[], Iterable[TopicLog]]
     _now: Callable[[], float]
     _known: dict[PartitionKey, dict[LedgerId, _Known]] = field(default_factory=dict, init=False)
-    _short: dict[PartitionKey, tuple[Shortage, ...]] = field(default_factory=dict, init=False)
+    _short: dict[PartitionKey, tuple[LedgerShortage, ...]] = field(default_factory=dict, init=False)
     _tasks: BackgroundTasks = field(default_factory=BackgroundTasks, init=False)
 
     def start(self) -> None:
@@ -192,7 +192,7 @@ class LedgerHealth:
             self._short.clear()
             return
         due: list[tuple[float, PartitionKey, LedgerId]] = []
-        short: dict[PartitionKey, tuple[Shortage, ...]] = {}
+        short: dict[PartitionKey, tuple[LedgerShortage, ...]] = {}
         known: dict[PartitionKey, dict[LedgerId, _Known]] = {}
         for count, log in enumerate(self._logs()):
             before = self._known.get(log.key, {})
@@ -223,15 +223,15 @@ class LedgerHealth:
         ledger_id: LedgerId,
         known: dict[LedgerId, _Known],
         jobs: dict[LedgerId, JobName],
-    ) -> Shortage | None:
+    ) -> LedgerShortage | None:
         job, found = jobs.get(ledger_id), known.get(ledger_id)
-        short: Shortage | None = None
+        short: LedgerShortage | None = None
         if found is not None and found.copies is not None:
             short = shortage_of(ledger_id, found.copies, self._states.why_short)
             is_left = any(map(self._states.is_leaving, found.copies.members))
             found.may_change |= job is not None or short is not None or is_left
         if short is None and job is not None and job.urgency != MOVING_URGENCY:
-            return Shortage(ledger_id, NAMED_BY_REPAIR, size_bytes=job.size_bytes)
+            return LedgerShortage(ledger_id, NAMED_BY_REPAIR, size_bytes=job.size_bytes)
         return short
 
     def _due_s(self, found: _Known | None) -> float | None:

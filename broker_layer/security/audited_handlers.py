@@ -19,7 +19,7 @@ from broker_layer.handlers import Handler, RequestContext
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ApiKey
-from quire.server.audit_log import AuditLog
+from quire.server.server_log import AuditLog
 
 NAMES_MAX: Final = 20
 NAME_CHARACTERS_MAX: Final = 249

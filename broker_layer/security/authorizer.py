@@ -31,7 +31,7 @@ from metadata.security.acls import (
 )
 from metadata.store.interface import Cancel, WatchCallback
 from quire.identity.principal import Principal
-from quire.server.audit_log import AuditLog
+from quire.server.server_log import AuditLog
 
 DECISIONS_MAX: Final = 20_000
 """Maximum number of decisions in the cache; it is emptied at the limit."""

@@ -55,7 +55,7 @@ from metadata.security.quotas import (
 from metadata.security.user_store import UserStore, UserTable
 from metadata.security.users import UserRecord, check_user_name
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism, credential_of
-from quire.server.audit_log import AuditLog
+from quire.server.server_log import AuditLog
 
 ALTERED_MAX: Final = 1_000
 """Maximum number of users, or of entities, that one request alters."""

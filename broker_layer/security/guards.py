@@ -89,7 +89,7 @@ class GuardedCall:
 
 Guard = Callable[[GuardedCall], Awaitable[Message]]
 """Returns the answer to a request: the handler's, or a refusal."""
-Need = Callable[[Rights, Message], ErrorCode]
+Requirement = Callable[[Rights, Message], ErrorCode]
 """Returns the error for a request, or for an element of one, if a right to it is missing."""
 
 
@@ -141,7 +141,7 @@ def _refusal(code: ErrorCode) -> TopicError:
     return TopicError(code, NOT_AUTHORIZED)
 
 
-def on(operation: Operation, kind: ResourceType, named: str) -> Need:
+def on(operation: Operation, kind: ResourceType, named: str) -> Requirement:
     """Need a right on the resource that a field names, or that an element is the name of."""
 
     def missing(rights: Rights, asked: Message) -> ErrorCode:
@@ -151,7 +151,7 @@ def on(operation: Operation, kind: ResourceType, named: str) -> Need:
     return missing
 
 
-def on_cluster(operation: Operation) -> Need:
+def on_cluster(operation: Operation) -> Requirement:
     """Need a right on the cluster."""
 
     def missing(rights: Rights, _: Message) -> ErrorCode:
@@ -162,7 +162,7 @@ def on_cluster(operation: Operation) -> Need:
 
 
 def whole(
-    *needs: Need, rows: Rows | None = None, then: Guard = GuardedCall.serve, **blank: object
+    *needs: Requirement, rows: Rows | None = None, then: Guard = GuardedCall.serve, **blank: object
 ) -> Guard:
     """Refuse a request as a whole for the first need that is not met, with the fields of `blank`,
     and with a row for each element if `rows` is given.
@@ -183,7 +183,9 @@ def whole(
     return guard
 
 
-def each(need: Need, rows: Rows, *, is_once: bool = False, serves_none: bool = True) -> Guard:
+def each(
+    need: Requirement, rows: Rows, *, is_once: bool = False, serves_none: bool = True
+) -> Guard:
     """Refuse the elements of a request for which a need is not met; serve the others.
 
     With `is_once`, an element that the request has twice has one row. Without `serves_none`, the
@@ -245,7 +247,7 @@ _ADDED: Final = Rows(
 _SETTINGS: Final = ("resource_type", "resource_name")
 
 
-def _settings(operation: Operation) -> Need:
+def _settings(operation: Operation) -> Requirement:
     """Need a right on the topic or group whose settings an element names, else on the cluster."""
 
     def missing(rights: Rights, asked: Message) -> ErrorCode:

@@ -17,8 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from quire.identity.errors import JwksError
-from quire.identity.sasl.jwks import parse_jwks
-from quire.identity.sasl.jwks_documents import check_url, read_jwks_file
+from quire.identity.sasl.jwks import check_url, parse_jwks, read_jwks_file
 from quire.identity.sasl.mechanism import Mechanism
 from quire.identity.sasl.tokens import TokenRules
 from quire.identity.tls import TlsFiles, client_context

@@ -29,32 +29,35 @@ from broker_layer.server.server_limits import BrokerCounters
 from metadata.security.user_decoys import read_decoys
 from metadata.security.user_store import UserTable
 from metadata.store.interface import MetadataStore
-from quire.identity.certificate_names import MappingRule, principal_of
 from quire.identity.errors import SaslError, SaslMechanismError
-from quire.identity.principal import ANONYMOUS, Principal
-from quire.identity.renewed_tls import ContextSource, RenewedContext
-from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
-from quire.identity.sasl.jwks_cache import FILE_REFRESH_S, URL_REFRESH_S, JwksCache
-from quire.identity.sasl.jwks_documents import fetch_jwks, read_jwks_file
+from quire.identity.principal import ANONYMOUS, MappingRule, Principal, principal_of
+from quire.identity.sasl.jwks import (
+    FILE_REFRESH_S,
+    URL_REFRESH_S,
+    JwksCache,
+    fetch_jwks,
+    read_jwks_file,
+)
 from quire.identity.sasl.mechanism import Mechanism
 from quire.identity.sasl.sessions import (
     LOGIN_S_MAX,
     REFUSAL_DELAY_S,
+    SaslAuthenticator,
+    SaslParts,
     SaslSession,
     SaslSessions,
     SaslStep,
 )
 from quire.identity.sasl.tokens import TokenVerifier
-from quire.identity.tls import TlsFiles
-from quire.server.audit_log import AuditLog
+from quire.identity.tls import ContextSource, RenewedContext, TlsFiles
 from quire.server.served_tls import ServedTls
+from quire.server.server_log import AuditLog
 from quire.server.server_options import is_loopback
 from quire.server.slow_work import SlowWork, SlowWorkFullError
 
 if TYPE_CHECKING:
-    from quire.identity.sasl.decoys import Decoys
+    from quire.identity.sasl.credentials import Decoys
     from quire.server.tls_listening import TlsListening
-
 
 FRAME_BYTES_MAX: Final = 512 * 1024
 """Largest request of a client that has not logged in; Kafka's `sasl.server.max.receive.size`."""

@@ -28,13 +28,11 @@ from broker_layer.server.frame_assembler import (
 from broker_layer.server.listeners import ListenerAddress
 from broker_layer.server.server_limits import BrokerCounters, BrokerLimits
 from quire.identity.principal import ANONYMOUS, Principal
-from quire.server.connection import ServerConnection
+from quire.server.connection import Pause, ServerConnection, write_all
 from quire.server.connection_context import ConnectionContext
 from quire.server.listening import ListeningServer
 from quire.server.overriding import override
-from quire.server.pause import Pause
 from quire.server.server_log import ServerLog
-from quire.server.transport_writing import write_all
 
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Maximum size of answers that are joined into one buffer."""

@@ -56,8 +56,8 @@ from ledger_client.observability import Observer
 from ledger_client.protocol.suspicion import RecentLatency
 from metadata.callbacks import Callbacks
 from metadata.ids import BookieId, EntryId, LedgerId
-from quire.identity.renewed_tls import ContextSource
 from quire.identity.sasl_access import SaslAccess
+from quire.identity.tls import ContextSource
 
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum total size of the buffers of large answers that are kept for reuse."""

@@ -36,8 +36,8 @@ from ledger_client.protocol.suspicion import RecentLatency
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
-from quire.identity.renewed_tls import ContextSource
 from quire.identity.sasl_access import SaslAccess
+from quire.identity.tls import ContextSource
 
 RECONNECT_DELAY_MIN_S: Final = 0.05
 SETTLED_AFTER_S: Final = 5.0

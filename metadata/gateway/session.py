@@ -37,7 +37,7 @@ from metadata.gateway.messages import (
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri
 from metadata.store.zookeeper.session import LinkDown, LinkUp, try_timeout_s
-from quire.identity.renewed_tls import ContextSource
+from quire.identity.tls import ContextSource
 
 BEATS_PER_SESSION: Final = 4
 CLOSE_S_MAX: Final = 5.0

@@ -59,7 +59,7 @@ from metadata.store.interface import (
 )
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri
-from quire.identity.renewed_tls import ContextSource
+from quire.identity.tls import ContextSource
 
 
 class GatewayMetadataStore:

@@ -1,6 +1,6 @@
 """Entries of a ledger whose loss an operator accepted, as a list of ranges. Pure.
 
-Leaves finding out which entries are lost to `quire.repair.losses.lost_ranges`, and storing the list
+Leaves finding out which entries are lost to `quire.repair.losses`, and storing the list
 to `metadata.ledgers.ledger_metadata`.
 
 Invariants: the ranges of a list ascend and do not overlap; two that touch were accepted at

@@ -1,6 +1,6 @@
 """Principals of clients with certificates, and of those that may do everything.
 
-Leaves mapping rules to `quire.identity.certificate_names`, and rights to `ledger_roles.py`.
+Leaves mapping rules to `quire.identity.principal`, and rights to `ledger_roles.py`.
 
 Source: protocol rule 12.1.
 """
@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from metadata.ledgers.ledger_owner import is_owner
-from quire.identity.certificate_names import MappingRule, principal_of
-from quire.identity.principal import ANONYMOUS, Principal
+from quire.identity.principal import ANONYMOUS, MappingRule, Principal, principal_of
 
 PRINCIPALS_LISTED_MAX: Final = 1_000
 SEPARATOR: Final = ";"

@@ -1,6 +1,6 @@
 """Decoys of unknown users, the same on all servers of a cluster.
 
-Leaves the decoys themselves to `quire.identity.sasl.decoys`, and the logins to the servers.
+Leaves the decoys themselves to `quire.identity.sasl.credentials`, and the logins to the servers.
 
 Invariant: their secret is made from the key of repair, which no client can read.
 """
@@ -12,8 +12,7 @@ from typing import Final
 
 from metadata.repair.repair_key import read_or_create_repair_key
 from metadata.store.interface import MetadataStore
-from quire.identity.sasl.credential_forms import CredentialForms
-from quire.identity.sasl.decoys import Decoys
+from quire.identity.sasl.credentials import CredentialForms, Decoys
 
 DECOY_LABEL: Final = b"decoys of unknown users"
 

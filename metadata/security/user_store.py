@@ -27,8 +27,7 @@ from metadata.security.users import (
 )
 from metadata.store.interface import Cancel, MetadataStore
 from metadata.store.records import NodeNames, RecordKind, RecordStore, RecordView
-from quire.identity.sasl.credential_forms import CredentialForms
-from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
+from quire.identity.sasl.credentials import CredentialForms, ScramCredential, ScramMechanism
 
 RevocationCallback = Callable[[str, frozenset[ScramMechanism]], None]
 """Takes the name of a user, and the mechanisms whose old credential no longer holds."""

@@ -4,14 +4,12 @@
 - `scenarios`: faults and their times, as values.
 - `faults`: what can be done to a cluster, as values.
 - `runner`: runs configurations through scenarios, each with a process that writes.
-- `injection`: injects the faults of a scenario, and records when.
-- `delaying_proxy`: delays every byte between a client and a bookie.
+- `injection`: injects the faults of a scenario, and records when; delays connections.
 - `load`: writing process.
 - `open_load`: appends on a fixed schedule.
 - `journal`: what the load saw, safe from a kill -9.
-- `measuring`: figures of one run.
+- `measuring`: figures of one run; latencies in log-linear buckets.
 - `durability`: how safe acknowledged entries are.
-- `histogram`: latencies in log-linear buckets.
 - `figures`: names, units and places of figures; repetitions, and differences beyond noise.
 - `results`: figures of one run, as JSON.
 - `comparison`: all runs of one comparison, and the machine that they ran on.

@@ -50,7 +50,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ReplicationNeed:
     """What some people need from a way to replicate."""
 
     name: str
@@ -68,17 +68,17 @@ def _keeps_on(scenario: str) -> tuple[Condition, Condition]:
 
 
 NEEDS: Final = (
-    Need(
+    ReplicationNeed(
         "lowest-latency",
         "Lowest latency",
         (Measure("p99_ms", ("steady",)), Measure("copies", ("steady",))),
     ),
-    Need(
+    ReplicationNeed(
         "steady-latency",
         "Lowest latency while one bookie fails",
         (Measure("p999_ms", ONE_BOOKIE_FAILS), Measure("copies", ONE_BOOKIE_FAILS)),
     ),
-    Need(
+    ReplicationNeed(
         "two-losses",
         "Survives two losses",
         (Measure("max_ms", ("two-failures",)), Measure("copies", ("two-failures",))),
@@ -89,7 +89,7 @@ NEEDS: Final = (
             *_keeps_on("two-failures"),
         ),
     ),
-    Need(
+    ReplicationNeed(
         "fewest-copies",
         "Fewest copies",
         (Measure("copies", ("killed-bookie",)), Measure("max_ms", ("killed-bookie",))),
@@ -188,7 +188,7 @@ class Step:
 class Recommendation:
     """The choice for one need."""
 
-    need: Need
+    need: ReplicationNeed
     outcome: Outcome
     chosen: tuple[str, ...] = ()
     """One configuration, or those between which the results do not decide."""
@@ -198,12 +198,14 @@ class Recommendation:
     """Scenarios that must be run first."""
 
 
-def recommend(comparison: Comparison, needs: Sequence[Need] = NEEDS) -> list[Recommendation]:
+def recommend(
+    comparison: Comparison, needs: Sequence[ReplicationNeed] = NEEDS
+) -> list[Recommendation]:
     """Return the choice for each need, in order."""
     return [_for_need(comparison, each) for each in needs]
 
 
-def _for_need(comparison: Comparison, need: Need) -> Recommendation:
+def _for_need(comparison: Comparison, need: ReplicationNeed) -> Recommendation:
     missing = _missing(comparison, need)
     if missing:
         return Recommendation(need, Outcome.NOT_MEASURED, missing=missing)
@@ -228,7 +230,7 @@ def _for_need(comparison: Comparison, need: Need) -> Recommendation:
     return Recommendation(need, outcome, tuple(names), tuple(steps), tuple(refused))
 
 
-def _missing(comparison: Comparison, need: Need) -> tuple[str, ...]:
+def _missing(comparison: Comparison, need: ReplicationNeed) -> tuple[str, ...]:
     wanted = [each.scenario for each in need.conditions]
     for measure in need.measures:
         if not _scenarios(comparison, measure):
@@ -240,7 +242,7 @@ def _scenarios(comparison: Comparison, measure: Measure) -> list[str]:
     return [each for each in measure.scenarios if each in comparison.scenarios]
 
 
-def _why_refused(comparison: Comparison, need: Need, name: str) -> str:
+def _why_refused(comparison: Comparison, need: ReplicationNeed, name: str) -> str:
     """Return why a configuration cannot be chosen; empty if it can."""
     if not configurations.BY_NAME[name].is_for_use:
         return "is for comparison only"

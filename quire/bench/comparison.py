@@ -1,7 +1,7 @@
 """The runs of one comparison, in memory and as a directory of JSON files, and the machine on which
 they ran, so that the figures can be judged.
 
-Leaves the JSON of one run to `results`. What the system does not report of the machine is left out.
+What the system does not report of the machine is left out.
 
 Format: `<scenario>--<configuration>--<rate>--<repetition>.json` for each run, and `machine.json`.
 """

@@ -1,7 +1,5 @@
 """Catalogue of the compared ways to replicate: each is one value.
 
-Leaves running them to `quire.bench.runner`.
-
 Invariant: a setting that a configuration does not name has the client's default.
 
 Source: docs/which-quorum.md, "How it is measured"; protocol sections 5 and 11.

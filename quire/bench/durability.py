@@ -1,7 +1,5 @@
 """Safety of the acknowledged entries: the number of sound copies, from reading every replica.
 
-Leaves reading one replica to `ledger_client.reading.verification`.
-
 Invariants: a copy counts only if it was read, with a valid digest; a bookie that does not respond
 counts as empty; no ledger is fenced and nothing is written.
 

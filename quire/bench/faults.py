@@ -1,8 +1,5 @@
 """Faults that can be injected into a running cluster, as values.
 
-Leaves injecting them to `quire.bench.injection`, and their choice and times to
-`quire.bench.scenarios`.
-
 Format: members are positions in the ledger's first ensemble.
 """
 

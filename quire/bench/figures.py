@@ -1,8 +1,6 @@
 """Catalogue of the compared figures: name, unit, and where a run has the value; spreads of repeated
 runs, and their comparison.
 
-Leaves display to the report and the command.
-
 Invariants: pure; two measurements are never called different if their ranges overlap, or if one of
 them has a single value.
 """

@@ -1,8 +1,5 @@
 """Journal of a load process: after a SIGKILL no acknowledged append is missing from it.
 
-Leaves the choice of what is written to `quire.bench.open_load`, and its meaning to
-`quire.bench.measuring`.
-
 Format: a directory with `acks`, 32 bytes for each acknowledged append, little-endian: number u64,
 ledger id u64, entry id u64, moment f64 (time.monotonic, which all processes of a machine share);
 and `notes`, one JSON object per line with `kind` and `at`.

@@ -1,11 +1,8 @@
 """The process that writes during a comparison: `python -m quire.bench.load SPEC`.
 
-Leaves the appending to `quire.bench.open_load`. Leaves the start signal and the faults to
-the process that started this one (`quire.bench.runner`).
-
 Format: SPEC is a LoadSpec as JSON. Standard output: one JSON line when ready, with the ledger's
-ensemble. Standard input: `go MOMENT`, or, for a successor, `take MOMENT LEDGER_ID`; its end of
-file ends the process. Everything else is in the journal.
+ensemble. Standard input: `go MOMENT`, or, for a successor, `take MOMENT LEDGER_ID`; its end of file
+ends the process. Everything else is in the journal.
 
 Invariant: a writer and its successor have the same schedule; the successor appends what its
 predecessor's journal does not show as acknowledged.
@@ -24,7 +21,7 @@ from typing import Any, Final
 
 from ledger_client import ClientEvent, LedgerClient, LedgerError
 from quire.bench import configurations
-from quire.bench.delaying_proxy import RedirectingStore
+from quire.bench.injection import RedirectingStore
 from quire.bench.journal import Ack, JournalWriter, read_journal
 from quire.bench.open_load import ZONES_EVERY_S, Burst, OpenLoad, due_times
 

@@ -1,8 +1,6 @@
 """Open-loop load: appends on a schedule that is fixed before the run, and records when each append
 was acknowledged.
 
-Leaves the evaluation to `measuring`, and start and end to `load`.
-
 Invariants: an append is due at its time also while the cluster stands still, so a stall counts for
 every append that it held up (no coordinated omission), and is sent as soon as possible; a failed
 append is repeated in a new ledger with its first number and due time; so no append that was due is

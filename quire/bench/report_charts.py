@@ -1,7 +1,5 @@
 """Charts of a comparison: data in, SVG and a table of the same data out.
 
-Leaves elements and scales to `svg`, and choosing the data to `report_page`.
-
 Invariants: pure; every point of a picture is a cell of its table; series differ by colour, by dash
 and by the name at the line's end. `styles` has the number of each name's colour and dash.
 """

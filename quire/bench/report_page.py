@@ -1,11 +1,9 @@
 """HTML of a comparison: its content, with one section per scenario, and a page of its own that
 needs no other file and no script. The console puts its own page around the content.
 
-Leaves drawing to `report_charts`.
-
 Invariants: pure; every text is escaped; every picture has a table below it; the answer is first;
-curves join all repetitions; pictures over time and of zones show the first repetition. Every
-colour has a twin for the dark; rules of the content are below `.report`.
+curves join all repetitions; pictures over time and of zones show the first repetition. Every colour
+has a twin for the dark; rules of the content are below `.report`.
 """
 
 import re
@@ -20,7 +18,7 @@ from quire.bench import configurations, figures, report_charts, scenarios
 from quire.bench.choosing import Advice, advise, recommend, title_of
 from quire.bench.comparison import Comparison
 from quire.bench.figures import Figure, Spread, Verdict, verdicts
-from quire.bench.histogram import Histogram
+from quire.bench.measuring import Histogram
 from quire.bench.report_charts import Chart, Table
 from quire.bench.results import CURVE, RunResult
 

@@ -1,7 +1,5 @@
 """Figures of one run, and their conversion to JSON and back.
 
-Leaves computing them to `quire.bench.measuring` and files to `quire.bench.runner`.
-
 Format: one object per run. Keys that the OpenMessaging benchmark has are spelled as in that
 benchmark (rates per second, latencies in milliseconds; `publishRate`, `publishErrorRate` and the
 `publishLatency...` lists have one value per second of the run, `aggregated...` keys are of the
@@ -20,9 +18,8 @@ from types import NoneType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from quire.bench.durability import LedgerSafety
-from quire.bench.histogram import Histogram
 from quire.bench.injection import InjectionMark
-from quire.bench.measuring import AppendGap, AtAckQuorum, MemberChange, Slice, Zones
+from quire.bench.measuring import AppendGap, AtAckQuorum, Histogram, MemberChange, Slice, Zones
 
 QUANTILES: Final = {
     "50pct": 0.5, "75pct": 0.75, "95pct": 0.95, "99pct": 0.99, "999pct": 0.999, "9999pct": 0.9999,

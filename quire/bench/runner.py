@@ -1,9 +1,6 @@
 """Runs configurations through scenarios, one cell after the other, each on a separate cluster, with
 a process that writes.
 
-Leaves the load to `load`, faults to `injection`, figures to `measuring` and `durability`, and
-counting written bytes to the bookies, whose admin servers report it.
-
 Invariants: two runs share nothing; each repetition rotates the order of configurations by one, so
 that a slow phase of the machine affects all of them equally; a failed run is a result too. The
 writing process never outlives this one: it ends when its standard input ends. The counters of a
@@ -29,9 +26,8 @@ from ledger_client import LedgerError
 from metadata.errors import MetadataError
 from quire.bench import configurations, measuring, scenarios
 from quire.bench.configurations import Configuration
-from quire.bench.delaying_proxy import DelayingProxy
 from quire.bench.durability import LedgerSafety, examine
-from quire.bench.injection import InjectionMark, Injector
+from quire.bench.injection import DelayingProxy, InjectionMark, Injector
 from quire.bench.journal import Journal, read_journal
 from quire.bench.load import LoadSpec
 from quire.bench.results import Cell, FailedRun, PerSecond, RunResult, Takeover

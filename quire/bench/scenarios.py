@@ -1,7 +1,5 @@
 """Catalogue of scenarios: each is one value that lists its faults and their times.
 
-Leaves injecting the faults to `quire.bench.injection`.
-
 Invariant: every scenario leaves time after its last fault to observe the recovery of the cluster.
 
 Source: docs/which-quorum.md, "How it is measured".

@@ -1,7 +1,5 @@
 """SVG elements, pictures with a name and a description, and the scales of their axes.
 
-Leaves what is drawn to `quire.bench.report_charts`, and colours to the page's style sheet.
-
 Invariants: pure; every text is escaped; a picture refers to nothing outside itself.
 """
 

@@ -10,17 +10,27 @@
 - `up`: `quire up`.
 - `demo`: `quire demo`.
 - `tls`: `quire tls`.
-- `ledger/`: `quire ledger`.
+- `ledger_verbs`: verbs of `quire ledger` and their arguments, without the modules that do the work.
+- `ledger`: `create`, `list`, `show`, `recover`, `verify` and `delete` of it.
+- `ledger_data`: `append`, `read`, `tail`, `export` and `import`.
+- `ledger_loss`: `accept-loss`.
 - `chain`: `quire chain`.
 - `spark`: `quire spark`.
-- `bookie/`: `quire bookie`.
-- `repair/`: `quire repair`.
-- `topic/`: `quire topic`.
-- `metadata/`: `quire metadata`.
+- `bookie_verbs`: verbs of `quire bookie`.
+- `bookie_server`: `format`, `run` and `check` of it.
+- `bookie_offline`: `segments`, `dump` and `rebuild-index`.
+- `bookie_replica`: `entry` and `compare`.
+- `bookie`: its other verbs, which reach a cluster.
+- `repair_verbs`: verbs of `quire repair`.
+- `repair`: their handlers.
+- `topic_verbs`: verbs of `quire topic`.
+- `topic`: their handlers.
+- `metadata_verbs`: verbs of `quire metadata`.
+- `metadata`: their handlers.
 - `cluster`: `quire cluster`.
 - `top`: `quire top`.
 - `rights`: `quire acl`, `user`, `grant` and `quota`.
-- `rights_verbs`: their arguments.
+- `rights_verbs`: their verbs.
 - `completion`: `quire completion`.
 - `bench`: `quire bench`.
 """

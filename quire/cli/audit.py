@@ -1,9 +1,6 @@
 """The cluster's audit trail: the record of a command, once its result is known, and `quire metadata
 audit`.
 
-Leaves the trail itself to `metadata.security.audit_trail`, and which verbs are recorded to their
-declarations (`Noun.verb`).
-
 Invariants: no failure of the trail changes the result of a command; a command that was refused for
 want of `--yes`, or as wrong usage, did nothing and is not recorded; the address of the metadata,
 which may have a password, is not in the record.

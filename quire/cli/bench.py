@@ -1,7 +1,4 @@
-"""`quire bench compare|report`: side-by-side measurements of ways to replicate while faults strike.
-
-Leaves running them to `quire.bench.runner`, and the page to `quire.bench.report`.
-"""
+"""`quire bench compare|report`: measurements of ways to replicate while faults strike."""
 
 import argparse
 import asyncio

@@ -1,7 +1,4 @@
-"""`quire chain ...`: ordered lists of ledgers that jobs publish and readers follow.
-
-Leaves the calls to `ledger_client.chains`.
-"""
+"""`quire chain ...`: ordered lists of ledgers that jobs publish and readers follow."""
 
 import argparse
 from datetime import UTC, datetime

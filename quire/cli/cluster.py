@@ -1,24 +1,30 @@
 """`quire cluster`: creation, health, what losses of bookies would take, versions, and a report.
 
-Leaves checks to `quire.operate.health`, counting copies to `metadata.ledgers.copies`, the order
-of versions to `quire.operate.server_versions`, and the file of a report to `quire.operate.bundle`.
-
 A report is one file with what is known of a cluster, to report a problem. Payloads, passwords,
 keys, credentials, custom metadata of ledgers and configuration files are not in it. A part that
 cannot be read is noted, and the others are written.
+
+Format: a tar file, compressed by gzip, with one directory. `notes.txt` in it says what could not be
+read, and what was cut.
 """
 
 import argparse
 import asyncio
+import io
+import json
 import os
 import platform
+import re
 import sys
+import tarfile
 from collections import Counter
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
 from ledger_client.cluster_access import Cluster, identity_of, open_cluster, wall_clock_ms
 from metadata.brokers.broker_registration import BrokerRegistration
@@ -35,24 +41,37 @@ from metadata.store.uri import parse_metadata_uri
 from quire.cli.command_line import Noun, metadata_address
 from quire.cli.output import Output
 from quire.cli.progress import each_ledger
-from quire.errors import CommandError, ExitCode
+from quire.errors import CommandError, ExitCode, UsageError
 from quire.identity.client_file import ClientFile
 from quire.identity.errors import SecurityError
 from quire.operate.admin_api import AdminApiError, get_json, get_text
 from quire.operate.as_json import fragments_as_json, lost_as_json, registration_as_json
 from quire.operate.bookie_changes import NoSuchBookieError
-from quire.operate.bundle import Bundle
 from quire.operate.fields import Json
 from quire.operate.findings import EXAMPLES_MAX, LedgerFinding, by_advice
 from quire.operate.health import Health, check_health, health_as_json
-from quire.operate.repair_summary import read_summary
-from quire.operate.server_versions import ServerVersion, oldest_build, upgrade_sentence
+from quire.operate.repair import read_summary
 from quire.operate.watch import READ_S_MAX, Server, registered_brokers, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 FINDINGS_SHOWN_MAX: Final = 100
+LEDGERS_SHOWN_MAX: Final = 100
+DATA_AT_RISK: Final = (Loss.UNREADABLE, Loss.MAY_BE_UNREADABLE)
+API_SHOWN = "Fetch"
+"""API whose versions a broker's line shows; `-o json` lists all."""
+LEDGERS_MAX: Final = 10_000
+"""Number of ledgers, the oldest first, whose metadata is in the report."""
+PART_S_MAX: Final = 120.0
+FAILURES: Final = (MetadataError, AdminApiError, SecurityError, CommandError, TimeoutError)
+NAMED_MAX: Final = 10
+"""Maximum number of servers that the sentence names."""
+_NUMBER = re.compile(r"\d+")
+PART_BYTES_MAX: Final = 8 * 1024 * 1024
+BYTES_MAX: Final = 64 * 1024 * 1024
+DIRECTORY: Final = "quire-report"
+NOTES: Final = "notes.txt"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -148,10 +167,6 @@ def _ledger_as_json(kind: str, found: LedgerFinding) -> dict[str, Json]:
     }
 
 
-LEDGERS_SHOWN_MAX: Final = 100
-DATA_AT_RISK: Final = (Loss.UNREADABLE, Loss.MAY_BE_UNREADABLE)
-
-
 class _Losses:
     """Ledgers that would lack copies, counted by what they would lack."""
 
@@ -236,10 +251,6 @@ def _print_losses(row: dict[str, Json], losses: _Losses, output: Output) -> None
         output.remark(f"and {hidden} more ledgers")
 
 
-API_SHOWN = "Fetch"
-"""API whose versions a broker's line shows; `-o json` lists all."""
-
-
 async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
     """Print each server that is up, with its version and what it speaks."""
     async with open_cluster(metadata_address(arguments)) as cluster:
@@ -267,6 +278,22 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE if is_complete else ExitCode.FINDINGS
 
 
+@dataclass(frozen=True, slots=True)
+class ServerVersion:
+    """Version of one server, and the lowest and highest version that it speaks."""
+
+    kind: str
+    name: str
+    build: str
+    wire: str
+    """For people, for example `1-2`."""
+
+    @property
+    def what(self) -> str:
+        """Kind and name."""
+        return f"{self.kind} {self.name}"
+
+
 def _of_bookie(each: BookieRegistration) -> ServerVersion:
     low, high = each.wire_versions
     return ServerVersion("bookie", each.bookie_id, each.build, f"{low}-{high}")
@@ -284,12 +311,6 @@ def _version_row(server: ServerVersion) -> dict[str, Json]:
         "build": server.build,
         "speaks": server.wire,
     }
-
-
-LEDGERS_MAX: Final = 10_000
-"""Number of ledgers, the oldest first, whose metadata is in the report."""
-PART_S_MAX: Final = 120.0
-FAILURES: Final = (MetadataError, AdminApiError, SecurityError, CommandError, TimeoutError)
 
 
 async def report_cluster(arguments: argparse.Namespace, output: Output) -> int:
@@ -329,6 +350,73 @@ def environment(now_ms: int) -> dict[str, Json]:
         "system": platform.platform(),
         "machine": platform.machine(),
     }
+
+
+class Bundle:
+    """A bundle that is written; use it in a `with` block.
+
+    The file is readable by its owner alone, and does not replace another; a part has at most
+    PART_BYTES_MAX, and all together at most BYTES_MAX before compression.
+    """
+
+    def __init__(self, path: Path, time_s: int) -> None:
+        """Create the file. Raises UsageError if it exists, or cannot be made."""
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be made ({error.strerror})", try_next="name a new file"
+            ) from error
+        self._file = os.fdopen(descriptor, "wb")
+        self._tar = tarfile.open(fileobj=self._file, mode="w:gz")  # noqa: SIM115 - closed at the end
+        self._time_s = time_s
+        self._left = BYTES_MAX
+        self._notes: list[str] = []
+        self.parts: list[str] = []
+        """Names of the parts, in order."""
+        self.file_bytes = 0
+        """Size of the file, once it is closed."""
+
+    def __enter__(self) -> Self:
+        """Return the bundle."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Write the notes, and close the file."""
+        if error is None:
+            self._write(NOTES, "\n".join(self._notes or ["everything was read"]).encode() + b"\n")
+        self._tar.close()
+        self.file_bytes = self._file.tell()
+        self._file.close()
+
+    def note(self, text: str) -> None:
+        """Note what could not be read."""
+        self._notes.append(text)
+
+    def add_json(self, name: str, value: Json) -> None:
+        """Add a part as JSON."""
+        self.add(name, json.dumps(value, indent=1))
+
+    def add(self, name: str, text: str) -> None:
+        """Add a part, as much of it as has room."""
+        data = text.encode()
+        room = min(PART_BYTES_MAX, self._left)
+        if len(data) > room:
+            self.note(f"{name} is cut after {room} of {len(data)} B")
+            data = data[:room]
+        self._left -= len(data)
+        self._write(name, data)
+
+    def _write(self, name: str, data: bytes) -> None:
+        info = tarfile.TarInfo(f"{DIRECTORY}/{name}")
+        info.size, info.mode, info.mtime = len(data), 0o600, self._time_s
+        self._tar.addfile(info, io.BytesIO(data))
+        self.parts.append(name)
 
 
 async def _add_health(bundle: Bundle, cluster: Cluster) -> None:
@@ -407,3 +495,33 @@ def ledger_row(
 def _plain_address(address: str) -> str:
     """Return an address without its client's file."""
     return replace(parse_metadata_uri(address), client_file="").text
+
+
+def oldest_build(servers: Sequence[ServerVersion]) -> str | None:
+    """Return the oldest version; None without servers."""
+    return min((each.build for each in servers), key=_rank, default=None)
+
+
+def upgrade_sentence(servers: Sequence[ServerVersion]) -> str:
+    """Say whether all servers run the newest version among them."""
+    if not servers:
+        return "No server is up."
+    newest = max((each.build for each in servers), key=_rank)
+    behind = [each for each in servers if each.build != newest]
+    count = len(servers)
+    if not behind:
+        return f"All {count} servers run {newest}." if count > 1 else f"The server runs {newest}."
+    older = list(dict.fromkeys(each.build for each in behind))
+    shown = [each.what if len(older) == 1 else f"{each.what} ({each.build})" for each in behind]
+    names = ", ".join(shown[:NAMED_MAX])
+    if len(shown) > NAMED_MAX:
+        names += f", and {len(shown) - NAMED_MAX} more"
+    if len(older) == 1:
+        runs = "runs" if len(behind) == 1 else "run"
+        return f"{len(behind)} of {count} servers still {runs} {older[0]}: {names}."
+    return f"{len(behind)} of {count} servers do not run {newest} yet: {names}."
+
+
+def _rank(build: str) -> tuple[tuple[int, ...], str]:
+    """Order versions by their numbers."""
+    return tuple(int(each) for each in _NUMBER.findall(build)), build

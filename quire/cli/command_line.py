@@ -1,7 +1,4 @@
-"""Parsers of `quire NOUN VERB`, and the options that verbs share.
-
-Leaves the work of each verb to its handler.
-"""
+"""Parsers of `quire NOUN VERB`, and the options that verbs share."""
 
 import argparse
 import importlib
@@ -73,8 +70,10 @@ class VerbParser(argparse.ArgumentParser):
 class Noun:
     """Parser of a noun, to which verbs are added."""
 
-    def __init__(self, name: str, summary: str) -> None:
+    def __init__(self, name: str, summary: str, module: str = "") -> None:
+        """Create the noun. `module` has the handlers that are given by their names alone."""
         self._name = name
+        self._module = module
         self.parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
         self._verbs = self.parser.add_subparsers(
             metavar="VERB", required=True, parser_class=VerbParser
@@ -83,14 +82,15 @@ class Noun:
     def verb(
         self,
         name: str,
-        handler: Handler,
+        handler: Handler | str,
         summary: str,
         *,
         needs_cluster: bool = True,
         is_audited: bool = False,
         audited_with: str = "",
     ) -> VerbParser:
-        """Add a verb; return its parser, for its own arguments.
+        """Add a verb; return its parser, for its own arguments. A handler may be given by
+        name: a function of the noun's module, or `module.function`. It is imported when it runs.
 
         `is_audited`: it changes the metadata of the cluster itself, and its results are recorded in
         the audit trail; if `audited_with` is the name of an argument, only where that is given,
@@ -98,6 +98,9 @@ class Noun:
         """
         parser = self._verbs.add_parser(name, help=summary, description=summary)
         add_shared_options(parser, needs_cluster=needs_cluster)
+        if isinstance(handler, str):
+            module, _, function = handler.rpartition(".")
+            handler = _later(module or self._module, function)
         act = f"{self._name} {name}"
         parser.set_defaults(
             handler=handler, act=act, is_audited=is_audited, audited_with=audited_with
@@ -105,7 +108,7 @@ class Noun:
         return parser
 
 
-def later(module: str, function: str) -> Handler:
+def _later(module: str, function: str) -> Handler:
     """Return a handler that imports its module when it is called."""
 
     def handle(arguments: argparse.Namespace, output: Output) -> int | Coroutine[None, None, int]:

@@ -1,7 +1,6 @@
 """`quire completion`: the script with which a shell completes the words of the `quire` command.
 
-Leaves the form of scripts to shtab, and the words to the parsers of the nouns. The script is
-static: a shell that completes a word starts no Python.
+The script is static: a shell that completes a word starts no Python.
 
 Invariant: it can be made without any extra. Options of servers whose extra is not installed are
 left out: their verbs do not run here either.

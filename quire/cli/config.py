@@ -1,8 +1,5 @@
 """`quire config show|check`: the resulting configuration of servers, and the check of a file.
 
-Leaves the options to the `options` module of each kind of server, and reading them to
-`quire.options`.
-
 Invariant: a check reports all that is wrong with a file at once: with its options, with options
 that contradict each other, also those of two servers, and with the files that it names.
 """

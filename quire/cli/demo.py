@@ -1,7 +1,4 @@
-"""`quire demo`: a guided run of the main job on real processes, with checks at the end.
-
-Leaves the run to `quire.demo`.
-"""
+"""`quire demo`: a guided run of the main job on real processes, with checks at the end."""
 
 import argparse
 import asyncio

@@ -36,7 +36,7 @@ NOUNS: Final = {
     ),
     "demo": Command("quire.cli.demo", "append a file while bookies fail, read it back, compare"),
     "ledger": Command(
-        "quire.cli.ledger.verbs",
+        "quire.cli.ledger_verbs",
         "create, list, show, append, read, tail, recover, verify, export, import, delete",
     ),
     "chain": Command(
@@ -46,15 +46,15 @@ NOUNS: Final = {
         "quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"
     ),
     "bookie": Command(
-        "quire.cli.bookie.verbs",
+        "quire.cli.bookie_verbs",
         "format, run, list, info, readonly, drain, undrain, remove, entry, compare, check, ...",
     ),
     "repair": Command(
-        "quire.cli.repair.verbs",
+        "quire.cli.repair_verbs",
         "status, list, explain, run, throttle, pause, resume, settings: copies made again",
     ),
     "topic": Command(
-        "quire.cli.topic.verbs",
+        "quire.cli.topic_verbs",
         "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
     "acl": Command(
@@ -73,7 +73,7 @@ NOUNS: Final = {
     ),
     "cluster": Command("quire.cli.cluster", "init, health, if-lost, version, report"),
     "metadata": Command(
-        "quire.cli.metadata.verbs", "dump, restore, compare, accept-restore, check, audit, secure"
+        "quire.cli.metadata_verbs", "dump, restore, compare, accept-restore, check, audit, secure"
     ),
     "user": Command(
         "quire.cli.rights_verbs",

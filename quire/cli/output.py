@@ -1,6 +1,5 @@
 """Output of commands: tables for people, one JSON document for programs.
 
-Leaves the content to the commands, and fields as people read them to `quire.operate.fields`.
 Results go to the standard output, everything else to the standard error, so that pipes carry only
 results.
 

@@ -1,6 +1,6 @@
 """Progress of long work: one moving line on a terminal, otherwise a plain line at intervals.
 
-Leaves the counting to the command. Time is that of the running event loop.
+Time is that of the running event loop.
 """
 
 import asyncio

@@ -1,8 +1,5 @@
 """`quire acl`, `user`, `grant` and `quota`: who clients are, what they may do, and how much.
 
-Leaves the records and their checks to `metadata.security`, enforcing them to the servers, files
-with secrets to `quire.identity.secret_files`, and arguments to `rights_verbs`.
-
 A user's password comes from a private file, the standard input or the environment. It is never an
 argument: other users of the machine can see those.
 

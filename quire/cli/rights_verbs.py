@@ -1,14 +1,11 @@
-"""Declaration of `quire acl`, `user`, `grant` and `quota`, and of their arguments.
-
-Leaves the work to `rights`, which is imported only when a verb runs.
-"""
+"""Declaration of `quire acl`, `user`, `grant` and `quota`, and of their arguments."""
 
 import argparse
 from typing import Final
 
 from metadata.security.ledger_roles import LedgerRole
 from metadata.security.quotas import EntityType, QuotaKey
-from quire.cli.command_line import Noun, add_consent_option, later
+from quire.cli.command_line import Noun, add_consent_option
 from quire.identity.sasl.credentials import (
     ITERATIONS_DEFAULT,
     ITERATIONS_MAX,
@@ -23,16 +20,15 @@ PASSWORD_VARIABLE: Final = "QUIRE_USER_PASSWORD"
 
 def acl_parser() -> argparse.ArgumentParser:
     """Return the parser of `quire acl`."""
-    noun = Noun("acl", "Access control lists: what clients of brokers may do, with an authorizer.")
-    add = noun.verb(
-        "add", later(RIGHTS, "add_acls"), "store ACLs, which brokers apply at once", is_audited=True
+    noun = Noun(
+        "acl",
+        "Access control lists: what clients of brokers may do, with an authorizer.",
+        RIGHTS,
     )
-    listing = noun.verb("list", later(RIGHTS, "list_acls"), "list all ACLs, or some")
+    add = noun.verb("add", "add_acls", "store ACLs, which brokers apply at once", is_audited=True)
+    listing = noun.verb("list", "list_acls", "list all ACLs, or some")
     remove = noun.verb(
-        "remove",
-        later(RIGHTS, "remove_acls"),
-        "remove the ACLs that the arguments name",
-        is_audited=True,
+        "remove", "remove_acls", "remove the ACLs that the arguments name", is_audited=True
     )
     for verb in (add, listing, remove):
         _add_resources(verb)
@@ -84,13 +80,17 @@ def _add_principals(verb: argparse.ArgumentParser) -> None:
 
 def user_parser() -> argparse.ArgumentParser:
     """Return the parser of `quire user`."""
-    noun = Noun("user", "Users, who log in to brokers with a name and a password (SCRAM).")
-    add = noun.verb("add", later(RIGHTS, "add_user"), "create a user", is_audited=True)
+    noun = Noun(
+        "user",
+        "Users, who log in to brokers with a name and a password (SCRAM).",
+        RIGHTS,
+    )
+    add = noun.verb("add", "add_user", "create a user", is_audited=True)
     _add_name(add)
     _add_password_options(add, "all")
     password = noun.verb(
         "password",
-        later(RIGHTS, "change_password"),
+        "change_password",
         "change a user's password; the old one ends for every mechanism",
         is_audited=True,
     )
@@ -98,18 +98,11 @@ def user_parser() -> argparse.ArgumentParser:
     _add_password_options(password, "those of the old password")
     _add_name(
         noun.verb(
-            "remove",
-            later(RIGHTS, "remove_user"),
-            "remove a user; it cannot log in any more",
-            is_audited=True,
+            "remove", "remove_user", "remove a user; it cannot log in any more", is_audited=True
         )
     )
-    noun.verb("list", later(RIGHTS, "list_users"), "list the users and their mechanisms")
-    _add_name(
-        noun.verb(
-            "show", later(RIGHTS, "show_user"), "show the mechanisms and iterations of a user"
-        )
-    )
+    noun.verb("list", "list_users", "list the users and their mechanisms")
+    _add_name(noun.verb("show", "show_user", "show the mechanisms and iterations of a user"))
     return noun.parser
 
 
@@ -152,18 +145,10 @@ def _iterations(text: str) -> int:
 
 def grant_parser() -> argparse.ArgumentParser:
     """Return the parser of `quire grant`."""
-    noun = Noun("grant", "Roles of principals on ledgers, which bookies enforce.")
-    _add_grant(
-        noun.verb(
-            "add", later(RIGHTS, "add_grant"), "give a principal a role on ledgers", is_audited=True
-        )
-    )
-    _add_grant(
-        noun.verb(
-            "remove", later(RIGHTS, "remove_grant"), "take a role on ledgers away", is_audited=True
-        )
-    )
-    listing = noun.verb("list", later(RIGHTS, "list_grants"), "list the roles on ledgers")
+    noun = Noun("grant", "Roles of principals on ledgers, which bookies enforce.", RIGHTS)
+    _add_grant(noun.verb("add", "add_grant", "give a principal a role on ledgers", is_audited=True))
+    _add_grant(noun.verb("remove", "remove_grant", "take a role on ledgers away", is_audited=True))
+    listing = noun.verb("list", "list_grants", "list the roles on ledgers")
     listing.add_argument(
         "principal", metavar="PRINCIPAL", nargs="?", help="list only those of one principal"
     )
@@ -195,13 +180,11 @@ ENTITY_OPTIONS: Final = {
 
 def quota_parser() -> argparse.ArgumentParser:
     """Return the parser of `quire quota`."""
-    noun = Noun("quota", "Quotas: how much clients may use of each server.")
-    setting = noun.verb(
-        "set", later(RIGHTS, "set_quota"), "set values of a quota; others stay", is_audited=True
-    )
-    listing = noun.verb("list", later(RIGHTS, "list_quotas"), "list all quotas, or one")
+    noun = Noun("quota", "Quotas: how much clients may use of each server.", RIGHTS)
+    setting = noun.verb("set", "set_quota", "set values of a quota; others stay", is_audited=True)
+    listing = noun.verb("list", "list_quotas", "list all quotas, or one")
     removal = noun.verb(
-        "remove", later(RIGHTS, "remove_quota"), "remove a quota, or values of it", is_audited=True
+        "remove", "remove_quota", "remove a quota, or values of it", is_audited=True
     )
     for verb in (setting, listing, removal):
         _add_entity(verb)

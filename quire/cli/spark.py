@@ -1,7 +1,4 @@
-"""`quire spark ...`: jobs over ledgers in a Spark session that this command starts.
-
-Leaves the jobs to `spark_io.pipelines`, and finding a Java installation to `spark_io.launching`.
-"""
+"""`quire spark ...`: jobs over ledgers in a Spark session that this command starts."""
 
 import argparse
 import asyncio
@@ -9,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from quire.cli.command_line import Noun, ledger_id, metadata_address
-from quire.cli.ledger.ledger_manage import password_of
+from quire.cli.ledger import password_of
 from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode

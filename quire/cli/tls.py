@@ -1,7 +1,4 @@
-"""`quire tls ...`: certificates for development.
-
-Leaves what is made to `quire.local.secure_directory`.
-"""
+"""`quire tls ...`: certificates for development."""
 
 import argparse
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""`quire top`: readings of all servers, and the tables of what they do.
-
-Leaves the readings to `quire.operate`, and the sentence about repair to
-`quire.operate.repair_summary`.
-"""
+"""`quire top`: readings of all servers, and the tables of what they do."""
 
 import argparse
 import asyncio
@@ -12,10 +8,10 @@ from typing import Final
 from ledger_client.cluster_access import Cluster, identity_of, open_cluster
 from quire.cli.command_line import lone_command, metadata_address, positive
 from quire.cli.output import Output
-from quire.cli.repair.repair_manage import CLEAR_SCREEN
+from quire.cli.repair import CLEAR_SCREEN
 from quire.errors import ExitCode
 from quire.operate.fields import Json, describe_bytes
-from quire.operate.repair_summary import read_summary
+from quire.operate.repair import read_summary
 from quire.operate.watch import BOOKIE, BROKER, Change, Reading, Server, read_all, servers_of
 
 

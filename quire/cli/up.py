@@ -1,7 +1,5 @@
 """`quire up`: a local cluster in one command, until it receives a stop signal.
 
-Leaves starting and stopping the processes to `quire.local_cluster`.
-
 Format of the one line with -o json: `{"metadata": "zk://...", "bookies": [{"id", "address", "pid",
 "admin_url", "data_dir"}], "brokers": [{"id", "address", "pid", "admin_url"}], "zookeeper": {"pid"},
 "data"}`. A broker of a secure cluster has a `login_address` too. With --console there is

@@ -1,7 +1,6 @@
 """Console: pages of a cluster for a browser. A client of the cluster, which may stop at any time.
 
-Leaves the checks and figures to `quire.operate.health` and the modules beside it. The directories
-`templates` and `static` have the HTML of the pages, and style sheets and scripts.
+The directories `templates` and `static` have the HTML of the pages, and style sheets and scripts.
 
 - `options`: options of a console.
 - `main`: process of one console, `run_console`.
@@ -10,14 +9,11 @@ Leaves the checks and figures to `quire.operate.health` and the modules beside i
 - `access`: which hosts, methods and forms are allowed. Pure.
 - `context`: what pages read, and how they answer.
 - `admin_servers`: admin servers of bookies, as pages ask them.
-- `survey`: checks of the complete cluster in the background.
-- `cluster_metrics`: metrics of the complete cluster.
-- `paging`: pages of long lists, and numbers in requests.
-- `templating`: HTML from templates.
+- `cluster_metrics`: checks of the complete cluster in the background, and its metrics.
+- `templating`: HTML from templates, and pages of long lists.
 - `topics/`: topics, groups and transactions, as pages read and change them.
 - `pages/`: one module for each area of the console.
-- `bookie_report`: one bookie: what it reports, and its changes.
-- `latency`: latency of appends, since the console started.
-- `drawings`: drawings of a ledger as SVG. Pure.
-- `ledger/`: one ledger: its copies, its entries and what happened to it.
+- `latency`: latency of appends, since the console started, and what happened to a ledger.
+- `safety`: one ledger: how safe its entries are, as text and drawings. Pure.
+- `entries`: reads of its entries.
 """

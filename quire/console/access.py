@@ -1,7 +1,5 @@
 """Which requests a console serves: by their host, their origin, their method and their form. Pure.
 
-Leaves who is logged in to `sessions`, and performing the decisions to `guard`.
-
 Invariants: a page of another site cannot read the console through a name that leads to its address
 (the host is checked), and cannot change anything with the user's cookie (the origin and the form's
 token are checked, and the cookie is for this site alone).

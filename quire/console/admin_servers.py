@@ -1,7 +1,5 @@
 """Admin servers of bookies, as pages ask them.
 
-Leaves HTTP to `quire.operate.admin_api`, and what to ask to the pages.
-
 Invariant: a server that did not answer in time is not asked again for SILENT_S, so that a bookie
 that hangs delays one page and not each of them.
 """

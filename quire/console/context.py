@@ -1,7 +1,4 @@
-"""What the pages of a console read, and how they answer.
-
-Leaves what each page shows to `pages/`, and who may see it to `guard`.
-"""
+"""What the pages of a console read, and how they answer."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -16,8 +13,8 @@ from aiohttp import web
 from ledger_client.cluster_access import Cluster
 from metadata.store.interface import SessionState
 from quire.console.admin_servers import AdminServers
+from quire.console.cluster_metrics import Survey
 from quire.console.latency import AppendRing
-from quire.console.survey import Survey
 from quire.console.templating import Templates
 from quire.identity.client_file import ClientFile
 from quire.server.server_log import ServerLog

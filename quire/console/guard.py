@@ -1,22 +1,10 @@
-"""What each request needs before a page serves it, headers of answers, and who has logged in.
-
-Leaves which hosts, origins and forms are right to `access`, certificates and the token of programs
-to `quire.server.admin`, and comparing tokens, in forms and in headers together, to
-`quire.server.token_check`.
-
-Invariants: only a route that `context.Route` declares as open is served without a login where one
-is needed; only a request with a login, from a page of this console, with the form's token, changes
-anything, and only if the console allows it; each change is in the audit log; one request takes at
-most the time of its route, or AWAY_S_MAX without the metadata service, and its failure affects no
-other. A session ends SESSION_S after its login, and when the console stops; at most SESSIONS_MAX
-exist, the oldest one ends first.
-"""
+"""What each request needs before a page serves it, headers of answers, and logins."""
 
 import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -25,7 +13,7 @@ from aiohttp import web
 
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
-from quire.console.access import HEADERS, is_known_host, is_own_origin
+from quire.console.access import HEADERS, is_known_host, is_own_origin, is_own_path
 from quire.console.context import (
     ANYBODY,
     PAGE_S_MAX,
@@ -137,7 +125,15 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Checks of the requests of one console."""
+    """Checks of the requests of one console.
+
+    Only a route that `context.Route` declares as open is served without a login where one is
+    needed; only a request with a login, from a page of this console, with the form's token, changes
+    anything, and only if the console allows it; each change is in the audit log; one request takes
+    at most the time of its route, or AWAY_S_MAX without the metadata service, and its failure
+    affects no other. A session ends SESSION_S after its login, and when the console stops; at most
+    SESSIONS_MAX exist, the oldest one ends first.
+    """
 
     context: ConsoleContext
     sessions: Sessions
@@ -299,3 +295,66 @@ def _status_of(error: Exception) -> int:
 def _text_of(error: Exception) -> str:
     try_next = getattr(error, "try_next", "")
     return f"{error}; try: {try_next}" if try_next else str(error)
+
+
+TOKEN_CHARACTERS_MAX: Final = 1_000
+
+
+class LoginPages:
+    """Login and logout."""
+
+    def __init__(self, context: ConsoleContext, guard: Guard) -> None:
+        self._context = context
+        self._guard = guard
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+        return (
+            Route("GET", LOGIN_PATH, self._show, is_open=True),
+            Route("POST", LOGIN_PATH, self._log_in, is_open=True),
+            Route("POST", "/logout", self._log_out, is_open=True),
+        )
+
+    async def _show(self, request: web.Request) -> web.Response:
+        return self._form(request, "")
+
+    def _form(self, request: web.Request, problem: str, status: int = 200) -> web.Response:
+        after = request.query.get("next", "")
+        needed = self._guard.needs_login
+        return self._context.page(
+            request, "login.html", status=status, problem=problem, after=after, needed=needed
+        )
+
+    async def _log_in(self, request: web.Request) -> web.StreamResponse:
+        form = await request.post()
+        token = str(form.get("token", ""))[:TOKEN_CHARACTERS_MAX].strip()
+        peer = request.remote or "unknown"
+        try:
+            session_id = self._guard.sessions.log_in(token, peer)
+        except TooManyLoginsError as error:
+            return self._guard.failure(request, 429, str(error))
+        if session_id is None:
+            self._context.log.audit.refused("login", who="unknown", peer=peer)
+            return self._form(request, "This is not the console's token.", 403)
+        after = request.query.get("next", "")
+        base = self._guard.base_path
+        answer = see_other(after if is_own_path(after) else f"{base}/")
+        answer.set_cookie(
+            COOKIE,
+            session_id,
+            path=f"{base}/",
+            max_age=int(SESSION_S),
+            httponly=True,
+            samesite="Strict",
+            secure=self._guard.access.context is not None,
+        )
+        return answer
+
+    async def _log_out(self, request: web.Request) -> web.StreamResponse:
+        # Another site cannot send this: the cookie is for this site alone.
+        if VIEWER.get().has_session:
+            self._guard.sessions.log_out(request.cookies.get(COOKIE, ""))
+        base = self._guard.base_path
+        answer = see_other(f"{base}{LOGIN_PATH}")
+        answer.del_cookie(COOKIE, path=f"{base}/")
+        return answer

@@ -1,18 +1,6 @@
 """Latency of appends at bookies, since the console started, beside what happened to a ledger.
 
-`AppendPings` asks all bookies again and again; `AppendRing` keeps the last samples. The answer to a
-ping has the p99 of the last five to ten seconds, as repair uses it. These samples are of all
-ledgers of a bookie: the latency of one ledger is known to its writer alone.
-
-Leaves events to `quire.console.ledger.timeline`.
-
-Invariants: one look runs at a time; each bookie is asked once per look, for at most PING_S_MAX; at
-most SAMPLES_MAX samples of a bookie are kept, and at most BOOKIES_MAX bookies: the one whose last
-sample is the oldest is dropped first; the samples of a bookie ascend in time. All strips share one
-axis of time and one logarithmic axis of milliseconds; a time without an answer is a crossed box, a
-time without appends is empty.
-
-Source: docs/console.md, "Latency of appends".
+Source: docs/console.md, "Latency of appends"; protocol rules 1.4, 1.5, 5.1, 7.1, 9.1, 9.9 and 11.6.
 """
 
 import asyncio
@@ -20,7 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -29,12 +17,33 @@ from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.cluster_access import Cluster
 from metadata.ids import BookieId
-from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.console.ledger.timeline import Happened
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.repair.claims import Claim
+from metadata.repair.jobs import Job
+from quire.operate.repair import copied_text
 
 SAMPLES_MAX: Final = 360
 """An hour of samples, at one each 10 s."""
 BOOKIES_MAX: Final = 200
+WIDTH: Final = 1_000
+STRIP_HEIGHT: Final = 64
+NAME_HEIGHT: Final = 20
+LEAST_MS: Final = 1.0
+MOST_MS: Final = 10_000.0
+TICKS_MS: Final = (1, 100, 10_000)
+GAP_MS: Final = 25_000
+"""Time between two samples above which nothing is drawn between them."""
+BOX: Final = 6.0
+LOOK_EVERY_S: Final = 10.0
+PING_S_MAX: Final = 2.0
+BOOKIES_SHOWN_MAX: Final = 8
+TABLE_ROWS_MAX: Final = 30
+NO_APPENDS: Final = "no appends"
+NO_ANSWER: Final = "no answer"
+UNKNOWN: Final = "–"
+FRAGMENTS_SHOWN_MAX: Final = 40
+"""Maximum number of ensemble changes; the newest are shown."""
+LOST_SHOWN_MAX: Final = 20
 
 
 class Sample(NamedTuple):
@@ -67,17 +76,6 @@ class AppendRing:
     def of(self, bookie_id: BookieId) -> Sequence[Sample]:
         """Return the samples of a bookie, the oldest first."""
         return tuple(self._samples.get(bookie_id, ()))
-
-
-WIDTH: Final = 1_000
-STRIP_HEIGHT: Final = 64
-NAME_HEIGHT: Final = 20
-LEAST_MS: Final = 1.0
-MOST_MS: Final = 10_000.0
-TICKS_MS: Final = (1, 100, 10_000)
-GAP_MS: Final = 25_000
-"""Time between two samples above which nothing is drawn between them."""
-BOX: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +178,19 @@ def _down(p99_us: int) -> float:
     return STRIP_HEIGHT * (1 - share)
 
 
-LOOK_EVERY_S: Final = 10.0
-PING_S_MAX: Final = 2.0
-
-
 class AppendPings:
-    """Looks at the bookies that are up."""
+    """Looks at the bookies that are up.
+
+    `AppendPings` asks all bookies again and again; `AppendRing` keeps the last samples. The answer
+    to a ping has the p99 of the last five to ten seconds, as repair uses it. These samples are of
+    all ledgers of a bookie: the latency of one ledger is known to its writer alone.
+
+    One look runs at a time; each bookie is asked once per look, for at most PING_S_MAX; at most
+    SAMPLES_MAX samples of a bookie are kept, and at most BOOKIES_MAX bookies: the one whose last
+    sample is the oldest is dropped first; the samples of a bookie ascend in time. All strips share
+    one axis of time and one logarithmic axis of milliseconds; a time without an answer is a crossed
+    box, a time without appends is empty.
+    """
 
     def __init__(self, cluster: Cluster, wall_clock_ms: Callable[[], int]) -> None:
         self._cluster = cluster
@@ -217,13 +222,6 @@ async def _p99_us(pool: BookiePool, bookie_id: BookieId) -> int | None:
         return None
 
 
-BOOKIES_SHOWN_MAX: Final = 8
-TABLE_ROWS_MAX: Final = 30
-NO_APPENDS: Final = "no appends"
-NO_ANSWER: Final = "no answer"
-UNKNOWN: Final = "–"
-
-
 @dataclass(frozen=True, slots=True)
 class LatencyRow:
     """What the table shows of one part of the time."""
@@ -248,6 +246,20 @@ class LatencyView:
     rows: tuple[LatencyRow, ...]
     events_before: int
     """Number of events with a time before the first sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One event, in the order of events.
+
+    The metadata has no times for the beginnings of fragments, for recovery and for the close: these
+    events have their order only. A repair replaces bookies in a fragment, so that the fragment no
+    longer names those that it had at first.
+    """
+
+    what: str
+    time_ms: int | None = None
+    """None if no record has its time; in milliseconds since 1970."""
 
 
 def latency_view(
@@ -303,3 +315,65 @@ def _cell(samples: Sequence[Sample]) -> str:
     if known:
         return NO_APPENDS
     return NO_ANSWER if samples else UNKNOWN
+
+
+def timeline(ledger: LedgerMetadata, job: Job | None, claim: Claim | None) -> list[Happened]:
+    """Return the events, the oldest first."""
+    return [
+        Happened(f"created by {ledger.writer}", ledger.created_ms),
+        *_changes(ledger.fragments),
+        *_end(ledger),
+        *_repair(job, claim),
+    ]
+
+
+def _changes(fragments: Sequence[Fragment]) -> list[Happened]:
+    changes = list(enumerate(pairwise(fragments), 1))
+    shown = changes[-FRAGMENTS_SHOWN_MAX:]
+    found = [Happened(_change(index, before, after)) for index, (before, after) in shown]
+    if len(shown) < len(changes):
+        count = len(changes) - len(shown)
+        found.insert(0, Happened(f"{count:,} older ensemble changes, which are not shown"))
+    return found
+
+
+def _change(index: int, before: Fragment, after: Fragment) -> str:
+    left = [each for each in before.ensemble if each not in after.ensemble]
+    came = [each for each in after.ensemble if each not in before.ensemble]
+    text = f"fragment {index} begins at entry {after.first_entry_id:,}"
+    if left and came:
+        return f"{text}: {', '.join(came)} in place of {', '.join(left)}"
+    if left:
+        return f"{text}: {', '.join(left)} left"
+    return f"{text}: {', '.join(came)} joined" if came else f"{text}: the same bookies"
+
+
+def _end(ledger: LedgerMetadata) -> list[Happened]:
+    if ledger.state is LedgerState.IN_RECOVERY:
+        return [Happened("recovery began: the writer is fenced, and the end is being found")]
+    if ledger.state is LedgerState.OPEN:
+        return []
+    assert ledger.last_entry_id is not None, "a closed ledger has an end"
+    end = ledger.last_entry_id
+    closed = "closed without entries" if end < 0 else f"closed at entry {end:,}"
+    found = [Happened(f"{closed}, by its writer or by a recovery")]
+    if ledger.given_up:
+        first = ledger.given_up[0].first_entry_id
+        found.append(Happened(f"an unclean recovery gave up the entries from {first:,} on"))
+    lost = sorted(ledger.lost, key=lambda each: each.accepted_ms)[-LOST_SHOWN_MAX:]
+    for each in lost:
+        last = "on" if each.is_after_the_end else f"to {each.last_entry_id:,}"
+        text = f"the loss of the entries from {each.first_entry_id:,} {last} was accepted"
+        found.append(Happened(text, each.accepted_ms))
+    return found
+
+
+def _repair(job: Job | None, claim: Claim | None) -> list[Happened]:
+    found = []
+    if job is not None:
+        found.append(Happened(f"a repair is needed: {'; '.join(job.reasons)}", job.since_ms))
+    if claim is not None:
+        copied = f"{copied_text(claim)}" + (f" to {claim.target}" if claim.target else "")
+        text = f"worker {claim.worker_id} repairs it: {copied}"
+        found.append(Happened(text, claim.since_ms))
+    return found

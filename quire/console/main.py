@@ -1,8 +1,5 @@
 """Process of one console: the only place that connects to the real cluster.
 
-Leaves the parts of a console to `server`, the tasks common to all server processes to
-`quire.server.process`, and the command line to `quire.cli`.
-
 Format of standard output: one JSON line once the console serves: {"id", "address", "pid"}, and
 "login_token" if one was made for this run.
 """

@@ -1,7 +1,4 @@
-"""Options of one console.
-
-Leaves how options are declared and read to `quire.options`.
-"""
+"""Options of one console."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""One console: its parts, its routes and its port.
-
-Leaves the process to `main`, and single pages to `pages/`.
-"""
+"""One console: its parts, its routes and its port."""
 
 import asyncio
 import secrets
@@ -17,31 +14,26 @@ from ledger_client.cluster_access import Cluster, wall_clock_ms
 from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import SessionState
 from quire.console.admin_servers import AdminServers
-from quire.console.cluster_metrics import read_cluster_metrics
+from quire.console.cluster_metrics import Survey, read_cluster_metrics
 from quire.console.context import ConsoleContext, Handler, Pages, Route
-from quire.console.guard import TOKEN_BYTES, Guard, Sessions
+from quire.console.guard import TOKEN_BYTES, Guard, LoginPages, Sessions
 from quire.console.latency import AppendPings
 from quire.console.options import ConsoleOptions
 from quire.console.pages.bookie_page import BookiePages
 from quire.console.pages.cluster_page import ClusterPages
 from quire.console.pages.groups_page import GroupPages
-from quire.console.pages.ledger_page import LedgerListPages, LedgerPages
-from quire.console.pages.ledger_tail import LedgerTailPages
-from quire.console.pages.live_messages import LiveMessages
-from quire.console.pages.login import LoginPages
-from quire.console.pages.messages_page import MessagePages
+from quire.console.pages.ledger_page import LedgerListPages, LedgerPages, LedgerTailPages
+from quire.console.pages.messages_page import LiveMessages, MessagePages
 from quire.console.pages.repair_page import RepairPages
 from quire.console.pages.reports_page import ReportPages
 from quire.console.pages.topics_page import TopicPages
 from quire.console.pages.transactions_page import TransactionPages
-from quire.console.survey import Survey
 from quire.console.templating import Templates, load_static
 from quire.identity.client_file import ClientFile
 from quire.server.admin import AdminAccess, answer_live, readiness_handler
 from quire.server.errors import CannotListenError
-from quire.server.http_ports.http_listening import HttpLimits, HttpListener, http_runner
-from quire.server.metrics import CONTENT_TYPE, metrics_text
-from quire.server.process_metrics import ProcessMetrics
+from quire.server.http_listening import HttpLimits, HttpListener, http_runner
+from quire.server.metrics import CONTENT_TYPE, ProcessMetrics, metrics_text
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
 from quire.server.server_options import TlsMode

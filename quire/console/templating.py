@@ -1,19 +1,15 @@
-"""HTML of the console from the templates beside this module.
-
-Leaves what a page shows to `pages/`.
-
-Invariants: every value is escaped where it is put in; a template that uses a value it was not given
-fails.
-"""
+"""HTML of the console from the templates beside this module, and pages of long lists."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -81,7 +77,10 @@ def subject_link(base_path: str, where: str) -> Markup:
 
 
 class Templates:
-    """Templates of a console that is served below a path."""
+    """Templates of a console that is served below a path.
+
+    Every value is escaped where it is put in; a template that uses a value it was not given fails.
+    """
 
     def __init__(self, base_path: str, static: Mapping[str, StaticFile]) -> None:
         self._environment = Environment(
@@ -112,3 +111,53 @@ class Templates:
     def render(self, name: str, values: Mapping[str, object]) -> str:
         """Return the HTML of a page."""
         return self._environment.get_template(name).render(values)
+
+
+ROWS_PER_PAGE: Final = 100
+NUMBER_DIGITS_MAX: Final = 19
+
+RowT = TypeVar("RowT")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[RowT]):
+    """One page of a list.
+
+    A number that is there and wrong is refused by `asked_number`, and never read as the default: a
+    change would do something else than was asked for.
+    """
+
+    rows: Sequence[RowT]
+    start: int
+    """Key from which it was read."""
+    next_start: int | None
+    """Key from which the next page begins; None if this is the last one."""
+
+
+def number_of(text: str | None, default: int, most: int) -> int:
+    """Return the number in a query; the default for anything else than a number up to `most`."""
+    if not text or not (text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX):
+        return default
+    return min(int(text), most)
+
+
+def slice_of(rows: Sequence[RowT], start: int) -> Page[RowT]:
+    """Return the page of a complete list that begins at a position."""
+    end = start + ROWS_PER_PAGE
+    return Page(rows[start:end], start, end if end < len(rows) else None)
+
+
+_ODD = -1
+
+
+def asked_number(fields: Mapping[str, object], name: str, default: int, most: int) -> int:
+    """Return a number of a query or a form, at most `most`; the default if it is not there or
+    empty. Raises HTTPBadRequest for anything else.
+    """
+    text = str(fields.get(name, "")).strip()
+    if not text:
+        return default
+    found = number_of(text, _ODD, most)
+    if found == _ODD:
+        raise web.HTTPBadRequest(text=f"{name} must be a whole number from 0 to {most}")
+    return found

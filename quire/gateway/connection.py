@@ -1,8 +1,5 @@
 """Server's end of one client's connection to a gateway.
 
-Leaves deadlines and pauses to `quire.server.connection`, sessions to `sessions.py`, and requests to
-`requests.py`.
-
 Invariants: nothing but a hello is served before the hello is answered. At most
 `requests_running_max` requests of a connection run, of `running_bytes_max` bytes if they are
 several; while others wait, nothing is read. A client with more than `unread_bytes_max` unsent bytes
@@ -43,9 +40,8 @@ from metadata.msgpack_fields import Packed
 from quire.gateway.gateway_context import GatewayContext
 from quire.gateway.requests import MetadataRequest, deleted_paths
 from quire.gateway.sessions import ClientSession
-from quire.server.connection import ServerConnection
+from quire.server.connection import Pause, ServerConnection
 from quire.server.overriding import override
-from quire.server.pause import Pause
 
 if TYPE_CHECKING:
     from metadata.store.interface import Cancel

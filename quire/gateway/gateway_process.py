@@ -1,7 +1,4 @@
-"""One gateway, built from its store and its options, and stopped in order.
-
-Leaves creating the real store and rng to `main.py`.
-"""
+"""One gateway, built from its store and its options, its port, and its stop in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,17 +12,20 @@ from metadata.errors import MetadataError
 from metadata.security.client_principals import certified_principal, parse_principals
 from metadata.security.grant_store import GrantTable
 from metadata.store.interface import MetadataStore, SessionState
+from quire.gateway.connection import ClientConnection
 from quire.gateway.gateway_context import GatewayContext
 from quire.gateway.limits import GatewayCounters
 from quire.gateway.metrics import GatewayMetrics
 from quire.gateway.options import GatewayOptions
 from quire.gateway.requests import MetadataRequests
-from quire.gateway.server import GatewayServer
 from quire.gateway.sessions import Sessions
 from quire.server.admin import AdminContent, AdminServer
+from quire.server.listening import ListeningServer
+from quire.server.overriding import override
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
 from quire.server.server_options import TlsMode, is_wildcard
+from quire.server.tls_listening import TlsListening
 
 KIND: Final = "gateway"
 
@@ -134,3 +134,30 @@ class GatewayProcess:
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._failed.done():
             self._failed.set_exception(error)
+
+
+class GatewayServer(ListeningServer):
+    """Port of one gateway. Call `start`, then `close`, once each."""
+
+    _context: GatewayContext
+
+    async def start(self, host: str, port: int, tls: TlsListening | None = None) -> tuple[str, int]:
+        """Listen; return the host and port. Raises CannotListenError."""
+        address = await self._open(
+            "the gateway", host, port, lambda: ClientConnection(self._context), tls
+        )
+        await self.serve()
+        return address
+
+    @override
+    async def close(self) -> None:
+        """Accept no more requests, finish running ones within `drain_timeout_s`, and close all
+        connections.
+        """
+        await super().close()
+        await self._context.aclose()
+
+    @override
+    def _sweep(self) -> None:
+        super()._sweep()
+        self._context.sessions.sweep(self._context.now())

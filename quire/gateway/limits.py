@@ -1,7 +1,4 @@
-"""Limits and counters of a gateway.
-
-Leaves those that every server has to `quire.server.connection_context`.
-"""
+"""Limits and counters of a gateway."""
 
 from dataclasses import dataclass, field
 

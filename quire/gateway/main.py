@@ -1,8 +1,5 @@
 """Process of one gateway: the only place that builds its real store and rng.
 
-Leaves the parts of a gateway to `gateway_process.py`, the tasks common to all server processes to
-`quire.server.process`, and the command line to `quire`.
-
 Format of standard output: one JSON line once the gateway serves: {"id", "address", "admin", "pid"}.
 """
 

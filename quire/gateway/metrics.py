@@ -1,7 +1,6 @@
 """Prometheus metrics of one gateway.
 
-Leaves counting to `limits.py`, and the format to `quire.server.metrics`. This code runs only for a
-request of the metrics.
+This code runs only for a request of the metrics.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,4 @@
-"""Options of one gateway.
-
-Leaves how options are declared and read to `quire.options`, and the defaults of limits to
-`limits.py`.
-"""
+"""Options of one gateway."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads and writes of a gateway's clients, each decided before it is sent.
 
-Leaves the decisions to `quire.gateway.rights`, and frames to `connection.py`.
-
 Invariants: a write is decided on the values at the versions that it names, or that its checks do;
 what a decision needs is read again, after a fresh read, before anything is refused; the rights that
 decide are those after these reads; a write is sent at most once, in one multi with its checks.

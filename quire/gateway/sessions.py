@@ -1,38 +1,172 @@
-"""Sessions of a gateway's clients, and the end of their ephemeral nodes.
+"""Sessions of a gateway's clients, their ephemeral nodes, and ids of ledgers that they allocated.
 
-Leaves requests to `requests.py`, and connections to `connection.py`.
-
-A session lives while its client is heard: from one connection to the next. All of them are nodes of
-one session with ZooKeeper, which ends them if this process does.
-
-Invariants: a session goes on only for the client with its token and its principal; a session that
-has ended never comes back. Its nodes are removed after its last request has ended, each only while
-it has a value that this session wrote. When the session with ZooKeeper ends, all sessions end.
-
-Source: docs/formats.md, "Connections to a gateway".
+Source: docs/formats.md, "Connections to a gateway"; docs/security.md, "A gateway for clients".
 """
 
 import asyncio
 import hmac
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from metadata.backoff import Backoff
 from metadata.cancelling import cancel_and_wait
-from metadata.errors import MetadataError, NodeNotFoundError, VersionConflictError
+from metadata.errors import (
+    MetadataError,
+    MetadataFormatError,
+    NodeNotFoundError,
+    VersionConflictError,
+)
 from metadata.gateway.messages import TOKEN_BYTES, Hello
-from metadata.store.interface import MetadataStore, SessionState, find
-from quire.gateway.id_blocks import IdBlocks
+from metadata.store.ephemeral import unpack_held
+from metadata.store.interface import (
+    Check,
+    CompareAndSet,
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    SessionState,
+    Stored,
+    find,
+)
 from quire.gateway.limits import GatewayCounters, GatewayLimits
-from quire.gateway.own_nodes import OwnNodes
 
 if TYPE_CHECKING:
     from quire.gateway.connection import ClientConnection
 
 SESSION_ID_BITS: Final = 63
+Sent = Sequence[tuple[int, Create | CompareAndSet | Delete]]
+"""Writes of one request to nodes of the session, with their numbers."""
+BLOCKS_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class _Node:
+    values: dict[int, bytes] = field(default_factory=dict)
+    """Values that the node may have, by the numbers of their writes."""
+    created: int | None = None
+    """Number of the creation that was answered OK; None without one."""
+    deletes: dict[int, None] = field(default_factory=dict)
+    """Numbers of deletions that may have taken effect."""
+
+    @property
+    def is_own(self) -> bool:
+        return self.created is not None and not self.deletes
+
+
+class OwnNodes:
+    """Nodes of one session.
+
+    Only a creation that was answered OK gives rights on a node, and only until a deletion is sent
+    behind it. Writes have numbers in the order in which they are sent, which is that of the store;
+    an answer says nothing about writes behind its own.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        """Return the number of nodes that may be the session's."""
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the paths of all nodes that may be the session's."""
+        return iter(self._nodes)
+
+    def has(self, path: str) -> bool:
+        """Return whether a node certainly is the session's."""
+        node = self._nodes.get(path)
+        return node is not None and node.is_own
+
+    def values_of(self, path: str) -> list[bytes]:
+        """Return the values that a node of the session may have."""
+        node = self._nodes.get(path)
+        return [] if node is None else list(node.values.values())
+
+    def uncertain(self, path: str) -> int:
+        """Return how many writes decide what a node is."""
+        node = self._nodes.get(path)
+        return 0 if node is None else len(node.values) + len(node.deletes)
+
+    def wrote(self, path: str, stored: Stored, session_id: int) -> bool:
+        """Return whether this session wrote what is stored. A creation without an answer proves it
+        only with a value that names the session: another client may have chosen the same value.
+        """
+        if not stored.ephemeral or stored.value not in self.values_of(path):
+            return False
+        try:
+            return self.has(path) or unpack_held(path, stored.value).session_id == session_id
+        except MetadataFormatError:
+            return False
+
+    def begin(self, operations: Sequence[Operation]) -> Sent:
+        """Note writes that are sent now; return what their outcome is noted with."""
+        sent: list[tuple[int, Create | CompareAndSet | Delete]] = []
+        for each in operations:
+            is_new = isinstance(each, Create) and each.ephemeral
+            if isinstance(each, Check) or not (is_new or each.path in self._nodes):
+                continue
+            self._last += 1
+            sent.append((self._last, each))
+            node = self._nodes.setdefault(each.path, _Node())
+            if isinstance(each, Delete):
+                node.deletes[self._last] = None
+            else:
+                node.values[self._last] = each.value
+        return sent
+
+    def note_failed(self, sent: Sent) -> None:
+        """Note that writes certainly had no effect."""
+        for number, each in sent:
+            node = self._nodes.get(each.path)
+            if node is not None:
+                node.values.pop(number, None)
+                node.deletes.pop(number, None)
+                self._drop_empty(each.path, node)
+
+    def note_done(self, sent: Sent) -> None:
+        """Note that writes took effect: those before them at the same nodes are gone."""
+        for number, each in sent:
+            node = self._nodes.get(each.path)
+            if node is None:
+                continue
+            node.values = {at: value for at, value in node.values.items() if at >= number}
+            match each:
+                case Create():
+                    node.created = number
+                case Delete():
+                    is_older = node.created is not None and node.created < number
+                    node.created = None if is_older else node.created
+                case CompareAndSet():
+                    continue
+            node.deletes = dict.fromkeys(at for at in node.deletes if at > number)
+            self._drop_empty(each.path, node)
+
+    def _drop_empty(self, path: str, node: _Node) -> None:
+        if not node.values and node.created is None:
+            del self._nodes[path]
+
+
+class IdBlocks:
+    """Blocks of ids, each from its first to below its end.
+
+    At most BLOCKS_MAX blocks are kept; the oldest is dropped, and its ids are unused.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: deque[tuple[int, int]] = deque(maxlen=BLOCKS_MAX)
+
+    def add(self, block: tuple[int, int]) -> None:
+        """Add a block."""
+        self._blocks.append(block)
+
+    def has(self, number: int) -> bool:
+        """Return whether a number is in a block."""
+        return any(first <= number < end for first, end in self._blocks)
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +188,15 @@ class ClientSession:
 
 
 class Sessions:
-    """Sessions of one gateway, until `aclose`."""
+    """Sessions of one gateway, until `aclose`.
+
+    A session lives while its client is heard: from one connection to the next. All of them are
+    nodes of one session with ZooKeeper, which ends them if this process does.
+
+    A session goes on only for the client with its token and its principal; a session that has ended
+    never comes back. Its nodes are removed after its last request has ended, each only while it has
+    a value that this session wrote. When the session with ZooKeeper ends, all sessions end.
+    """
 
     def __init__(
         self,

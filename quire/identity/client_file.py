@@ -1,14 +1,11 @@
-"""File with the identity of a client: one for the command line, for Spark, and for the servers' own
-clients.
-
-Leaves the address of the cluster to the metadata URI, which names this file:
-`zk://...?client=FILE`.
+"""File with the identity of a client: one for the command line, for Spark, for the servers' own
+clients, and for Kafka's Python client.
 
 Format: TOML. `[tls]` has `certificate`, `key` and `authorities`, each a PEM file. An empty `[tls]`
 uses the authorities of the system. `[admin]` has `token_file`, the secret for the servers' admin
 ports; `allow_plaintext` is true if it may be sent without TLS, to servers of this machine alone.
-`[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN for brokers alone), `user`
-and `password_file`, for logins at brokers and bookies. `[zookeeper]` has `tls` (true: ZooKeeper is
+`[sasl]` has `mechanism` (SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN for brokers alone), `user` and
+`password_file`, for logins at brokers and bookies. `[zookeeper]` has `tls` (true: ZooKeeper is
 reached by TLS with the files of `[tls]`, or with its own `certificate`, `key` and `authorities`),
 and a digest login: `user` and `password_file`; `allow_plaintext` is true if the password may be
 sent without TLS. A path is relative to the directory of this file.
@@ -20,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from ssl import SSLContext
-from typing import Final
+from typing import Any, Final
 
 from quire.identity.errors import ClientFileError, SecretError
-from quire.identity.renewed_tls import ContextSource, RenewedContext
-from quire.identity.sasl_access import SaslAccess, sasl_access
+from quire.identity.sasl.mechanism import Mechanism
+from quire.identity.sasl_access import PLAIN_NEEDS_TLS, SaslAccess, sasl_access
 from quire.identity.secret_files import read_bounded, read_secret
-from quire.identity.tls import TlsFiles, client_context
+from quire.identity.tls import ContextSource, RenewedContext, TlsFiles, client_context
 from quire.identity.zookeeper_access import NO_ACCESS, ZooKeeperAccess, check_user
 
 FILE_BYTES_MAX: Final = 64 * 1024
@@ -185,3 +182,20 @@ def _known(name: str, names: Sequence[str], what: str) -> None:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"known are: {', '.join(names)}"
         raise ClientFileError(f"unknown {what}: {name}; {hint}")
+
+
+def kafka_settings(identity: ClientFile) -> dict[str, Any]:
+    """Return arguments of `KafkaProducer` and `KafkaConsumer`. Raises SecurityError."""
+    context, sasl = identity.context, identity.sasl
+    settings: dict[str, Any] = {} if context is None else {"ssl_context": context}
+    if sasl is None:
+        return settings if context is None else {**settings, "security_protocol": "SSL"}
+    if context is None and sasl.mechanism is Mechanism.PLAIN:
+        raise ClientFileError(PLAIN_NEEDS_TLS)
+    return {
+        **settings,
+        "security_protocol": "SASL_PLAINTEXT" if context is None else "SASL_SSL",
+        "sasl_mechanism": sasl.mechanism.value,
+        "sasl_plain_username": sasl.user,
+        "sasl_plain_password": sasl.password,
+    }

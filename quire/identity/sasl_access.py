@@ -1,7 +1,5 @@
 """Login of a client at brokers and bookies: the mechanism, the user, and its password's file.
 
-Leaves the table of the client's file to `client_file`, and the messages to `sasl`.
-
 Invariant: the password is read when it is used, from a file that no user but its owner may read.
 """
 
@@ -12,10 +10,9 @@ from typing import Final
 
 from quire.identity.errors import ClientFileError
 from quire.identity.sasl.credentials import ScramMechanism
-from quire.identity.sasl.mechanism import Mechanism, RunSlow, SaslClientExchange
-from quire.identity.sasl.nonces import new_nonce
+from quire.identity.sasl.mechanism import Mechanism, RunSlow, SaslClientExchange, new_nonce
 from quire.identity.sasl.plain import PlainClient
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from quire.identity.secret_files import read_secret
 
 MECHANISMS: Final = (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256, Mechanism.PLAIN)

@@ -1,7 +1,6 @@
 """Files that hold secrets or name them, read with a limit.
 
-Leaves the meaning of a file to its caller. A secret never comes from a flag, and never appears in
-an error.
+A secret never comes from a flag, and never appears in an error.
 
 Invariant: a secret is read only from a file that no user but its owner may read or change; what is
 checked is the open file, which cannot be exchanged in between. A file of root may also be readable

@@ -1,8 +1,5 @@
 """Access to ZooKeeper: TLS, and the login of one process.
 
-Leaves the table of the client's file to `quire.identity.client_file`, connecting to
-`metadata.store.zookeeper.session`, and what a login may do to `metadata.paths`.
-
 Format of an identity: as in ZooKeeper's access lists, with the scheme first. A digest identity is
 `digest:user:hash`, and the hash is base64 of SHA-1 of `user:password`. A certificate's is `x509:`
 and its subject in the form of RFC 2253.

@@ -1,7 +1,6 @@
 """HTTP client for a bookie's admin server.
 
-Leaves the choice of the request to the commands. Implements the part of HTTP that it needs, so
-that a client's installation needs no HTTP library.
+Implements the part of HTTP that it needs, so that a client's installation needs no HTTP library.
 
 Invariants: a response is limited in bytes and in time. Where a server is comes from its
 registration, which may be another's: the token is sent over TLS, to a server with a certificate for

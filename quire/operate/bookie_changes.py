@@ -1,8 +1,5 @@
 """Changes of bookies by operators, with the checks before them, and what draining moves.
 
-Leaves the states and their changes to `metadata.repair.lifecycle`, reading all ledgers to the
-callers, moving the copies to repair, and changes of a running bookie to its admin server.
-
 Invariants: bookies are removed only after a pass over all ledgers, which began after they refused
 entries, found that nothing names them, and never while a restore of the metadata is not accepted;
 if one of several cannot be changed, none is.
@@ -10,14 +7,13 @@ if one of several cannot be changed, none is.
 Source: protocol rules 9.5, 9.8 and 10.6; docs/repair.md.
 """
 
-from collections.abc import AsyncIterable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, wall_clock_ms
 from metadata.errors import MetadataFormatError, RestoreUnacceptedError
 from metadata.ids import BookieId, LedgerId, is_bookie_id
-from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import LEDGERS, bookie_path
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed, may_be_removed
@@ -31,6 +27,7 @@ from quire.operate.admin_api import AdminApiError, AdminRefusedError, post_json
 from quire.operate.assessment import next_step
 from quire.operate.drain_plan import DrainPlan, drain_targets
 from quire.operate.fields import Json
+from quire.operate.ledger_pass import EachLedger
 
 LEDGERS_NAMED_MAX: Final = 10
 """Maximum number of ledgers that a refusal lists."""
@@ -39,7 +36,6 @@ REMOVAL: Final = "it is removed if no ledger names it"
 """Reason for which a lost bookie is drained during the pass of its removal."""
 
 Records = Mapping[BookieId, BookieLifecycle]
-Ledgers = AsyncIterable[tuple[LedgerId, LedgerMetadata | MetadataFormatError]]
 
 
 class NoSuchBookieError(CommandError):
@@ -117,7 +113,9 @@ async def change_all(cluster: Cluster, before: Records, to: Lifecycle, reason: s
     return {each: await states.change(each, to, reason, now_ms) for each in before}
 
 
-async def remove_all(cluster: Cluster, before: Records, reason: str, ledgers: Ledgers) -> Records:
+async def remove_all(
+    cluster: Cluster, before: Records, reason: str, ledgers: EachLedger
+) -> Records:
     """Remove bookies for ever, after a pass that shows that nothing names them; return their new
     states. A lost bookie is drained during the pass, so that it takes no entries if it is back, and
     lost again if it is not removed (rule 9.8).
@@ -148,7 +146,7 @@ async def remove_all(cluster: Cluster, before: Records, reason: str, ledgers: Le
 
 
 async def naming_of(
-    cluster: Cluster, bookies: Collection[BookieId], ledgers: Ledgers
+    cluster: Cluster, bookies: Collection[BookieId], ledgers: EachLedger
 ) -> dict[BookieId, Naming]:
     """Find the ledgers that name bookies, in a pass that sees every earlier write. The iteration of
     `ledgers` must not have begun.
@@ -167,7 +165,7 @@ async def naming_of(
 
 
 async def drain_forecast(
-    cluster: Cluster, bookies: tuple[BookieId, ...], ledgers: Ledgers
+    cluster: Cluster, bookies: tuple[BookieId, ...], ledgers: EachLedger
 ) -> DrainForecast:
     """Return what draining bookies would move; nothing is changed."""
     up = dict(cluster.directory.bookies)

@@ -1,7 +1,5 @@
 """Access to the brokers of a cluster, as a client of Kafka's protocol.
 
-Leaves the requests to the callers, and the connection to `broker_layer.peer`.
-
 Invariant: any broker may be asked, so one that does not respond is not a failure while another
 does.
 """

@@ -1,7 +1,5 @@
 """Values as JSON, and fields of a row as people read them. The name of a field says its unit.
 
-Leaves the layout of rows to their callers.
-
 Format: a point in time ends with `_ms` and is in TIMES; 0 is none. A duration is in DURATIONS. A
 number of bytes has the word `bytes` in its name, or is a `length`. The unit is part of the text, so
 it is not part of the heading.

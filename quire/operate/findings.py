@@ -1,7 +1,5 @@
 """Problems that a check of a cluster found, and groups of ledgers with the same problem. Pure.
 
-Leaves the checks to `quire.operate.assessment`, and output to the commands.
-
 Invariant: a group keeps at most EXAMPLES_MAX ids, so that a check of many ledgers needs little
 memory.
 """

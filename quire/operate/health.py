@@ -6,15 +6,15 @@ and output to the commands and the console.
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client.cluster_access import Cluster
 from metadata.errors import MetadataFormatError
-from metadata.ids import BookieId, LedgerId
+from metadata.ids import BookieId
 from metadata.ledgers.copies import bookies_with_entries, fewest_copies
-from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.auditor_election import read_auditor_id
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
@@ -36,6 +36,7 @@ from quire.operate.assessment import (
 )
 from quire.operate.fields import Json
 from quire.operate.findings import Finding, LedgerFinding, LedgerGroups, LedgerSample
+from quire.operate.ledger_pass import EachLedger
 
 UNREADABLE: Final = "the metadata cannot be read"
 UNACCEPTED: Final = Finding(
@@ -43,9 +44,6 @@ UNACCEPTED: Final = Finding(
     "was restored from a dump, and that is not accepted yet: nothing is collected",
     "quire metadata compare, then quire metadata accept-restore",
 )
-
-EachLedger = AsyncIterable[tuple[LedgerId, LedgerMetadata | MetadataFormatError]]
-"""Metadata of every ledger, or the error of a record that cannot be read."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,5 @@
 """Format of a ledger as one file, for export and import.
 
-Leaves the source and the destination of the entries to `quire.cli.ledger.ledger_data`.
-
 Format, little-endian: the 8 bytes `QUIRELX1`, then blocks:
 
 | offset | size | field |

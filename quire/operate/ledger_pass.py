@@ -1,13 +1,11 @@
 """One pass over the metadata of all ledgers, for a plan or a check that needs every one.
 
-Leaves what is counted to the callers.
-
 Invariant: at most READS_AT_ONCE ledgers are read at once; a pass that ends early says so.
 """
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Final
 
 from ledger_client.cluster_access import Cluster
@@ -18,6 +16,8 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 READS_AT_ONCE: Final = 64
 
 Read = tuple[LedgerId, LedgerMetadata | MetadataFormatError]
+"""A ledger's metadata, or the error of a record that cannot be read."""
+EachLedger = AsyncIterable[Read]
 
 
 class LedgerPass:

@@ -1,7 +1,7 @@
 """Topics, their settings, partitions, leaders and offsets, as brokers describe them.
 
-Leaves reaching the brokers to `quire.operate.brokers`. The cluster's view of a partition comes from
-the Metadata API; what only a leader knows comes from its admin server.
+The cluster's view of a partition comes from the Metadata API; what only a leader knows comes from
+its admin server.
 
 Invariant: a lookup never creates a topic.
 """

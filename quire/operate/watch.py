@@ -1,7 +1,5 @@
 """Readings of the metrics of all servers that are up, and what each does per second.
 
-Leaves showing it to the commands.
-
 Invariants: all servers are asked at once, each for at most READ_S_MAX; a server that does not
 answer has a reason instead of a reading, and delays no other. A text that is not in Prometheus's
 format is ScrapeError, and no other exception. A counter that fell, because the server started

@@ -1,7 +1,5 @@
 """Auditor: finds the ledgers that need repair, and publishes them as jobs.
 
-Leaves copying to `quire.repair.worker`, and what a ledger needs to the pure modules.
-
 Invariants: only the elected process publishes; a second one for a moment does no harm, because
 workers decide by the metadata. A metadata service that does not answer proves nothing: the last
 known state stays. A record that this release cannot read is left out. Each pass over all ledgers is
@@ -45,20 +43,20 @@ from metadata.repair.status import AwayBookie, BlockedTotal, RepairStatus, Urgen
 from metadata.repair.status_store import StatusStore
 from metadata.restore.restore_record import is_unaccepted
 from metadata.store.interface import MetadataStore
-from quire.repair.damaged_ledgers import DamagedLedgers
 from quire.repair.departures import Delays, Departures, DeparturesSeen, StateChange
-from quire.repair.grouped_calls import call_each
 from quire.repair.ledger_index import RepairPlan
-from quire.repair.ledger_pass import LedgerPass
-from quire.repair.missing.missing_copies import MissingCopies
+from quire.repair.ledger_reads import (
+    DamagedLedgers,
+    LedgerReads,
+    OrderlyStops,
+    UnnamedBookies,
+    call_each,
+)
+from quire.repair.missing_copies import MissingCopies
 from quire.repair.needs import RepairClass
-from quire.repair.orderly_stops import OrderlyStops
-from quire.repair.progress import Progress
-from quire.repair.publishing import REQUESTED, publication
-from quire.repair.retries import Changes, Retries, SetAside
+from quire.repair.publishing import REQUESTED, Changes, Progress, Retries, SetAside, publication
 from quire.repair.spread import NO_PLACES, places_of
 from quire.repair.standing import Standings
-from quire.repair.unnamed_bookies import UnnamedBookies
 
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks."""
@@ -77,7 +75,6 @@ FAILURES_LOGGED: Final = 20
 """Number of failed looks in a row, about half a minute, after which the log says so once."""
 SETTLE_S: Final = 0.5
 """Pause after a change, so that changes that come together are looked at once."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -118,7 +115,7 @@ class Auditor:
         self._wake = asyncio.Event()
         self._missing = MissingCopies(parts.ledgers, parts.pool, parts.directory, self._wake.set)
         self._index = self._missing.index
-        self._pass = LedgerPass(parts.ledgers, self._index)
+        self._pass = LedgerReads(parts.ledgers, self._index)
         self._damaged = DamagedLedgers(parts.ledgers, self._pass.put)
         self._unnamed = UnnamedBookies(parts.cookies, self._index)
         self._stops = OrderlyStops(parts.store)

@@ -1,8 +1,5 @@
 """Damaged and missing entries of one ledger that can be repaired where they are. Pure.
 
-Leaves finding damage to the bookies, finding missing entries to `quire.repair.missing`, and copying
-to `quire.repair.range_repair`.
-
 Invariants: only entries of closed fragments are repaired, and only on a member of the fragment:
 what a bookie holds besides, for example after the end of the ledger, needs no copy, and neither do
 entries whose loss was accepted.

@@ -1,15 +1,5 @@
 """Which bookies count as gone or unproven: by how long they were missing, and by limbo. Pure.
 
-Leaves reading registrations, and storing that a bookie is lost, to `quire.repair.auditor`, and
-reading which bookies stopped in order to `quire.repair.orderly_stops`.
-
-Invariants: a bookie is lost only after it was missing at every look for `lost_after_s`, on the
-clock of one auditor; a new auditor starts the time again. A bookie that is registered again is not
-lost any more. A bookie that stopped in order waits for `lost_after_s`, whatever depends on it; one
-that crashed does not, nor one that started after its stop and then crashed. Bookies that drain, or
-are removed, keep their state while they are missing. A bookie that is registered in limbo gets that
-state, and keeps it until it is drained or lost.
-
 Source: protocol rules 9.5, 9.6 and 9.13; docs/repair.md, "When a bookie is lost".
 """
 
@@ -61,7 +51,15 @@ class DeparturesSeen:
 
 
 class Departures:
-    """Bookies that are missing, since when."""
+    """Bookies that are missing, since when. Pure.
+
+    A bookie is lost only after it was missing at every look for `lost_after_s`, on the clock of one
+    auditor; a new auditor starts the time again. A bookie that is registered again is not lost any
+    more. A bookie that stopped in order waits for `lost_after_s`, whatever depends on it; one that
+    crashed does not, nor one that started after its stop and then crashed. Bookies that drain, or
+    are removed, keep their state while they are missing. A bookie that is registered in limbo gets
+    that state, and keeps it until it is drained or lost.
+    """
 
     def __init__(self) -> None:
         self._missing_since: dict[BookieId, float] = {}

@@ -1,7 +1,5 @@
 """All ledgers of a cluster, by what repair needs to know of them, in little memory.
 
-Leaves reading the metadata to `quire.repair.ledger_pass`.
-
 Invariants: a ledger costs 20 bytes, and each different combination of ensembles is stored once,
 whatever the order of bookies that all hold every entry; those that no ledger has any more are
 dropped after each pass. Ledgers are in the order of their ids. Changing one ledger moves the later

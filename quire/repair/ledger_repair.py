@@ -1,9 +1,5 @@
 """Repair of one ledger: copies to a bookie for each need.
 
-Leaves damaged entries to `quire.repair.range_repair`, ledgers that are not closed to
-`quire.repair.open_ledger_repair`, the needs to `quire.repair.needs`, copying to
-`ledger_client.copying`, and the choice of ledgers to `quire.repair.worker`.
-
 Invariants: the metadata and the standings are read again before each copy, so that only copies
 under way are finished when a drain is cancelled or a bookie returns. A target that an earlier
 attempt marked as incoming is used again. An entry that no source can return blocks the repair; a
@@ -44,10 +40,7 @@ from metadata.ledgers.copies import fragment_copies, holders_of_entry
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.scrub_store import Scrubs
-from quire.repair.ledger_access import keys_of
-from quire.repair.needs import Cause, Need, needs_of
-from quire.repair.open_ledger_repair import OpenLedgerRepair
-from quire.repair.outcome import (
+from quire.repair.attempts import (
     Blocked,
     Deleted,
     Outcome,
@@ -55,8 +48,11 @@ from quire.repair.outcome import (
     Repaired,
     describe_shortage,
     joined,
+    keys_of,
 )
-from quire.repair.pacing.copy_shares import CopyShares
+from quire.repair.needs import Cause, Need, needs_of
+from quire.repair.open_ledger_repair import OpenLedgerRepair
+from quire.repair.pacing import CopyShares
 from quire.repair.publishing import LOST
 from quire.repair.range_repair import RangeRepair
 from quire.repair.spread import Places, is_better_place

@@ -1,8 +1,5 @@
 """Process of repair: the only place that builds its real store and rng.
 
-Leaves repair itself to `quire.repair.repair_process`, the tasks common to all server processes to
-`quire.server.process`, and the command line to `quire.cli`.
-
 Invariants: a failure to start is logged, and tried again after START_AGAIN_S; a defect ends the
 process, which its owner starts again.
 """
@@ -21,9 +18,9 @@ from metadata.registry.cluster import open_cluster_store
 from quire.identity.errors import SecurityError
 from quire.repair.options import RepairOptions
 from quire.repair.repair_process import RepairProcess, RepairRoles
+from quire.server.notify import READY, THIS_PROCESS
 from quire.server.process import ServerProcess, first_of, run_server, wall_clock_ms
 from quire.server.server_log import LOGGER
-from quire.server.supervision.notify import READY, THIS_PROCESS
 
 START_AGAIN_S: Final = 5.0
 PROCESS_ID_PREFIX: Final = "repair"

@@ -1,10 +1,6 @@
 """Repair of a ledger that is not CLOSED: recovery if its writer is gone, other members if it has
 none yet.
 
-Leaves the decision whether the writer is gone to `ledger_client.recovery.missing_writers`, the
-ledger's key to `quire.repair.ledger_access`, and the copies of the closed ledger to
-`quire.repair.ledger_repair`.
-
 A ledger whose writer ended before its first entry was stored has no key on any bookie. It is
 recovered without a key, and ends empty.
 
@@ -39,8 +35,15 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import client_path
 from metadata.restore.restore_record import is_unaccepted
 from metadata.store.interface import find
-from quire.repair.ledger_access import keys_of
-from quire.repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired, describe_shortage
+from quire.repair.attempts import (
+    Blocked,
+    Deleted,
+    Outcome,
+    Postponed,
+    Repaired,
+    describe_shortage,
+    keys_of,
+)
 from quire.repair.standing import Standing, Standings
 
 RECOVERY_TIMEOUT_S: Final = 60.0

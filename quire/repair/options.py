@@ -1,8 +1,4 @@
-"""Options of one process of repair.
-
-Leaves how options are declared and read to `quire.options`, and what operators set for the repair
-of a cluster to `metadata.repair.settings`.
-"""
+"""Options of one process of repair."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,9 +1,5 @@
 """Repair of damaged and missing entries of one ledger, on the members that lack them.
 
-Leaves copying to `ledger_client.copying`, finding missing entries to
-`quire.repair.missing.comparison`, and the rest of a ledger's repair to
-`quire.repair.ledger_repair`.
-
 Invariants: only entries that a bookie reports, or lists the ledger without, are copied to it; the
 repair of damage ends when the bookie does not report it any more; entries that no other copy has
 block the job, and are not touched; a member that does not answer may lack entries. Each range is
@@ -37,11 +33,10 @@ from metadata.ledgers.copies import holders_of_entry
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.scrub import NEVER_SCRUBBED
 from metadata.repair.scrub_store import Scrubs, ScrubStore
+from quire.repair.attempts import Blocked, Deleted, Outcome, Postponed, joined, keys_of
 from quire.repair.bad_entries import BadEntries, bad_entries, missing_entries
-from quire.repair.ledger_access import keys_of
-from quire.repair.missing.comparison import Comparison, compare
-from quire.repair.outcome import Blocked, Deleted, Outcome, Postponed, joined
-from quire.repair.pacing.copy_shares import CopyShares
+from quire.repair.missing_copies import Comparison, compare
+from quire.repair.pacing import CopyShares
 from quire.repair.standing import Standing, Standings
 
 RANGES_MAX: Final = 10_000

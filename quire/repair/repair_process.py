@@ -1,7 +1,5 @@
 """Repair in one process: a candidate for the auditor, and a worker.
 
-Leaves the two to `quire.repair.auditor` and `quire.repair.worker`, and the process to its owner.
-
 Invariants: the parts end in the reverse order of their start; a process whose session ends stops
 auditing before another one begins.
 

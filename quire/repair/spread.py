@@ -1,8 +1,5 @@
 """Spread of copies over racks and hosts, and moves that make it better. Pure.
 
-Leaves the choice of a target to the client's placement, and copying to
-`quire.repair.ledger_repair`.
-
 Invariants: a move makes a write set span more racks, or as many racks and more hosts, and makes no
 write set span fewer, so a series of moves ends. A fragment is not moved while the place of a member
 is not known: the member is away, and it may be the one in another rack.

@@ -1,9 +1,7 @@
 """Standing of each bookie for repair: good, draining, unproven or gone. Pure.
 
-Leaves the stored states to `metadata.repair.lifecycle`.
-
-Invariants: a bookie without a stored state is good, unless it is among those that count as gone
-for the ledgers that have one good copy left. Not being registered is not enough to be gone.
+Invariants: a bookie without a stored state is good, unless it is among those that count as gone for
+the ledgers that have one good copy left. Not being registered is not enough to be gone.
 
 Source: protocol rules 9.5, 9.6 and 9.13.
 """

@@ -1,16 +1,13 @@
 """Worker: claims published jobs in their order and repairs the ledgers, several at a time.
 
-Leaves one ledger's repair to `quire.repair.ledger_repair`, and publishing jobs to
-`quire.repair.auditor`.
-
 Invariants: at most LEDGERS_AT_ONCE ledgers are under way, and some more that lack copies, so that a
-loss does not wait for the end of a drain, or have no bytes to copy. A ledger is repaired only
-under a claim of this worker, and a job is removed only after its ledger needs nothing more. A
-blocked job is left, and not read, until it is queued again and that is announced. No copy is begun
-while repair is paused, or after the claim has ended with its session. A job that was postponed for
-about two minutes shows why, and is tried again each minute; such jobs do not fill all places. A job
-that this release cannot read stops no other one. The bytes per second are the cluster's ceiling
-divided by the number of workers.
+loss does not wait for the end of a drain, or have no bytes to copy. A ledger is repaired only under
+a claim of this worker, and a job is removed only after its ledger needs nothing more. A blocked job
+is left, and not read, until it is queued again and that is announced. No copy is begun while repair
+is paused, or after the claim has ended with its session. A job that was postponed for about two
+minutes shows why, and is tried again each minute; such jobs do not fill all places. A job that this
+release cannot read stops no other one. The bytes per second are the cluster's ceiling divided by
+the number of workers.
 
 Source: protocol rules 9.1 and 9.3.
 """
@@ -35,17 +32,17 @@ from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle_store import Lifecycles
 from metadata.repair.settings_store import RepairSettingsView
 from metadata.repair.workers import WorkerDirectory
-from quire.repair.copied_bytes import CopiedBytes
+from quire.repair.attempts import Blocked, Deleted, Outcome, Postponed, Repaired
+from quire.repair.ledger_reads import OrderlyStops
 from quire.repair.ledger_repair import LedgerRepair
 from quire.repair.needs import RepairClass
-from quire.repair.orderly_stops import OrderlyStops
-from quire.repair.outcome import Blocked, Deleted, Outcome, Postponed, Repaired
-from quire.repair.pacing.append_watch import AppendWatch
+from quire.repair.pacing import AppendWatch
 from quire.repair.spread import NO_PLACES, Places, places_of
 from quire.repair.standing import Standing, Standings, standing_of
 
 if TYPE_CHECKING:
     from metadata.store.interface import Cancel
+
 
 LEDGERS_AT_ONCE: Final = 4
 MORE_AT_ONCE: Final[Mapping[int, int]] = {
@@ -321,3 +318,31 @@ def _at_once(name: JobName) -> int:
 def _again_at_once(name: JobName) -> int:
     """Return how many ledgers whose jobs were postponed before may be under way with this one."""
     return AGAIN_AT_ONCE + (0 if name.size_bytes else MORE_WITHOUT_BYTES)
+
+
+class CopiedBytes:
+    """Bytes copied for one ledger, over all its copies (rule 9.3).
+
+    The copies follow each other, each with one fragment or range and one target. A copy that ended
+    before it was complete counts no more once the next one begins.
+    """
+
+    def __init__(self) -> None:
+        self._complete = 0
+        self._last: CopyProgress | None = None
+
+    def add(self, progress: CopyProgress) -> int:
+        """Record the progress of the copy under way; return the bytes of all copies."""
+        last = self._last
+        if last is not None and _copy_of(last) != _copy_of(progress):
+            self._complete += last.copied_bytes if _is_complete(last) else 0
+        self._last = progress
+        return self._complete + progress.copied_bytes
+
+
+def _copy_of(progress: CopyProgress) -> tuple[int, str]:
+    return progress.fragment_first_entry_id, progress.target
+
+
+def _is_complete(progress: CopyProgress) -> bool:
+    return progress.copied_entries == progress.total_entries

@@ -1,9 +1,5 @@
 """Admin port of a server, over HTTP: health, metrics, and the routes of its caller.
 
-Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin`, and where it
-may listen to `quire.server.server_options`, and counting wrong tokens to
-`quire.server.token_check`.
-
 Invariants: with a token or with clients' certificates, every request but those for health needs one
 of the two; only requests of other methods than GET change anything. A server may name the
 principals whose certificates are enough to read, and those whose certificates are enough to change.
@@ -22,13 +18,11 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client.registry import Collector
 
-from quire.identity.certificate_names import MappingRule, principal_of
-from quire.identity.principal import ANONYMOUS
-from quire.identity.refused_certificates import RefusedCertificates
+from quire.identity.principal import ANONYMOUS, MappingRule, principal_of
+from quire.identity.tls import RefusedCertificates
 from quire.server.errors import CannotListenError
-from quire.server.http_ports.http_listening import HttpLimits, HttpListener, http_runner
-from quire.server.metrics import CONTENT_TYPE, metrics_text
-from quire.server.process_metrics import ProcessMetrics
+from quire.server.http_listening import HttpLimits, HttpListener, http_runner
+from quire.server.metrics import CONTENT_TYPE, ProcessMetrics, metrics_text
 from quire.server.server_log import ServerLog
 from quire.server.token_check import TokenCheck, TooManyLoginsError
 

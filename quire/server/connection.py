@@ -1,9 +1,4 @@
-"""Server's end of one client's connection: pauses of reading, deadlines of the client, and the end.
-
-Leaves frames and answers to `bookie.server.connection` and
-`broker_layer.server.connections`, and the other connections to
-`quire.server.connection_context`. This code runs when a connection begins, pauses, resumes, is
-checked or ends, never for each frame.
+"""Server's end of one client's connection: pauses of reading, deadlines, and the end.
 
 Invariants: nothing is read while there is a reason to pause, at least while the client does not
 read its answers; the frames that came at once are served for FRAMES_S in a pass of the loop, and
@@ -12,18 +7,16 @@ the rest in later passes, one connection after the other.
 
 import asyncio
 import socket
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from enum import Flag, auto
 from typing import Final, cast
 
-from quire.identity.fair_queue import QueueFullError
-from quire.identity.shares import network_of
-from quire.server.address_limits import plain_address
-from quire.server.connection_context import ConnectionContext
+from quire.identity.shares import QueueFullError, network_of
+from quire.server.connection_context import LARGE_BYTES, ConnectionContext, plain_address
 from quire.server.overriding import override
-from quire.server.pause import Pause
-from quire.server.step_turns import LARGE_BYTES
 
 KEEPALIVE_IDLE_S: Final = 30
 KEEPALIVE_INTERVAL_S: Final = 10
@@ -34,10 +27,31 @@ buffer has room for thousands of small requests. uvloop counts whole millisecond
 two.
 """
 NO_ROOM: Final = "answers are not read, and room for them is short"
+_VERSION: Final = tuple(sys.version_info[:3])
+MISSES_PAUSE: Final = (3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (3, 13, 2)
+
+
+class Pause(Flag):
+    """Reasons why no request is read from a client."""
+
+    NONE = 0
+    REQUESTS_WAIT = auto()
+    ANSWERS_UNREAD = auto()
+    HANDLER_FULL = auto()
+    MEMORY_FULL = auto()
+    FRAME_WAITS = auto()
+    FRAMES_LEFT = auto()
+    THROTTLED = auto()
+    CLOSING = auto()
 
 
 class ServerConnection(asyncio.BufferedProtocol, ABC):
-    """Server's end of one connection, from accept to loss."""
+    """Server's end of one connection, from accept to loss.
+
+    Nothing is read while there is a reason to pause, at least while the client does not read its
+    answers; the frames that came at once are served for FRAMES_S in a pass of the loop, and the
+    rest in later passes, one connection after the other.
+    """
 
     def __init__(self, context: ConnectionContext) -> None:
         self._context = context
@@ -276,3 +290,22 @@ def _tune(transport: asyncio.BaseTransport) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def write_all(
+    transport: asyncio.WriteTransport,
+    buffers: Sequence[bytes | bytearray | memoryview],
+    buffer_bytes_max: int,
+) -> None:
+    """Write all buffers at once to a transport with this limit; some may be empty.
+
+    A transport whose buffer is above its limit has called `pause_writing` of its protocol; no
+    transport gets an empty buffer. From Python 3.12 on a transport keeps an empty buffer that comes
+    last: until the next write it is ready to write all the time, and `close` does not end it.
+    Source: CVE-2024-12254: `writelines` of asyncio's own transports does not check the buffer's
+    limit in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1. Setting the limits checks the buffer again.
+    Measured on Python 3.12.1 and 3.13.0: `_adjust_leftover_buffer` stops before an empty buffer.
+    """
+    transport.writelines([each for each in buffers if len(each)])
+    if MISSES_PAUSE:
+        transport.set_write_buffer_limits(buffer_bytes_max)

@@ -1,23 +1,29 @@
-"""State shared by all connections of one server: limits, counters and the open connections.
-
-Leaves each connection to `quire.server.connection`, and listening, deadlines and draining to
-`quire.server.listening`.
+"""State shared by all connections of one server: limits, counters, turns, room for answers, and the
+open connections.
 """
 
-from collections.abc import Callable
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
+from types import coroutine
 from typing import TYPE_CHECKING, Final
 
-from quire.identity.fair_queue import FairQueue
-from quire.server.address_limits import AddressLimits
-from quire.server.answer_room import AnswerRoom
+from quire.identity.shares import FairQueue, Shares
 from quire.server.server_log import ServerLog
-from quire.server.step_turns import StepTurns
 
 if TYPE_CHECKING:
     from quire.server.connection import ServerConnection
 
 COUNT_AGAIN_S: Final = 0.01
+MAPPED: Final = "::ffff:"
+"""Beginning of an IPv4 address in the form of IPv6, as sockets for both report it."""
+LARGE_BYTES: Final = 8 * 1024
+"""Size of a frame whose request is large: 250 partitions of a Fetch."""
+LARGE_WAITING_MAX: Final = 10_000
+"""Maximum number of large requests of one client that wait for a turn; a further one ends its
+connection.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,121 @@ class ConnectionCounters:
     requests_failed: int = 0
     bad_frames: int = 0
     reading_paused: int = 0
+
+
+class AnswerRoom:
+    """What one connection holds.
+
+    What a connection holds is the bytes reserved for answers that are being made, and the bytes
+    that were sent and not taken when they were last counted; `close` gives all of it back, and
+    nothing is held after it. A connection that holds something keeps the name that it took it by.
+    """
+
+    __slots__ = (
+        "_account",
+        "_holder",
+        "_holder_of",
+        "_is_closed",
+        "_reserved",
+        "_share",
+        "_turns",
+        "_unsent",
+    )
+
+    def __init__(self, account: FairQueue, share_bytes: int, holder_of: Callable[[], str]) -> None:
+        """`holder_of` returns the client: its principal, or its address without one."""
+        self._account = account
+        self._share = share_bytes
+        self._holder_of = holder_of
+        self._holder = ""
+        self._reserved = 0
+        self._unsent = 0
+        self._is_closed = False
+        self._turns: dict[asyncio.Task[None], None] = {}
+        """Waits for a turn."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the connection holds nothing."""
+        return not (self._reserved or self._unsent)
+
+    def usable(self, count: int) -> int:
+        """Return how many bytes to reserve for an answer of `count` bytes: a share at most."""
+        return min(count, self._share)
+
+    def has_room(self, count: int) -> bool:
+        """Return whether so many bytes can be reserved now."""
+        return self._account.has_room(self._name(), self.usable(count))
+
+    def reserve_now(self, count: int) -> bool:
+        """Reserve bytes, unless there is no room now, or other requests of the client wait. A lost
+        connection needs none, because nothing would give them back.
+        """
+        if self._is_closed:
+            return True
+        if not self._account.take(self._name(), count):
+            return False
+        self._reserved += count
+        return True
+
+    async def reserve(self, count: int) -> None:
+        """Reserve bytes when it is the client's turn; none if the connection is lost. Raises
+        QueueFullError.
+        """
+        if self.reserve_now(count):
+            return
+        holder = self._name()
+        turn = asyncio.get_running_loop().create_task(self._account.wait(holder, count))
+        self._turns[turn] = None
+        try:
+            await asyncio.gather(turn, return_exceptions=True)
+        except asyncio.CancelledError:
+            if not turn.cancelled() and turn.exception() is None:
+                self._account.give_back(holder, count)
+            raise
+        finally:
+            del self._turns[turn]
+        if turn.cancelled():
+            return  # the connection is lost
+        turn.result()
+        if self._is_closed:
+            self._account.give_back(holder, count)
+        else:
+            self._reserved += count
+
+    def release(self, count: int) -> None:
+        """Give reserved bytes back."""
+        if count and not self._is_closed:
+            self._reserved -= count
+            self._account.give_back(self._holder, count)
+
+    def settle(self, unsent: int, spent: int = 0) -> bool:
+        """Count the bytes that are unsent now, `spent` of which were reserved. Return False, and
+        count as before, if there is no room for them.
+        """
+        if self._is_closed:
+            return True
+        more = unsent - self._unsent - spent
+        if more > 0 and not self._account.add(self._name(), more):
+            return False
+        self._reserved -= spent
+        self._unsent = unsent
+        if more < 0:
+            self._account.give_back(self._holder, -more)
+        return True
+
+    def close(self) -> None:
+        """Give everything back, because the connection is lost."""
+        held, self._is_closed = self._reserved + self._unsent, True
+        for turn in self._turns:
+            turn.cancel()
+        if held:
+            self._account.give_back(self._holder, held)
+
+    def _name(self) -> str:
+        if self.is_empty and not self._turns:
+            self._holder = self._holder_of()
+        return self._holder
 
 
 class ConnectionContext:
@@ -142,3 +263,97 @@ class ConnectionContext:
         self.is_closing = True
         for connection in list(self.connections):
             connection.abort()
+
+
+class AddressLimits:
+    """The connections of each address, for one server.
+
+    An address has at most `connections_max` admitted connections, if that is not 0; only addresses
+    with open connections are kept.
+    """
+
+    def __init__(self, connections_max: int) -> None:
+        """With `connections_max` 0 there is no limit of their number."""
+        self._connections_max = connections_max
+        self._shares = Shares(sys.maxsize, connections_max)
+        self.is_within_rate: Callable[[str, float], bool] | None = None
+        """Counts a new connection of an address at a time, unless its address makes too many."""
+
+    def refusal(self, address: str, now_s: float) -> str | None:
+        """Return why a new connection is refused; None if it is admitted, and so counted."""
+        if self._connections_max and not self._shares.take(address):
+            return "the address has too many connections"
+        if self.is_within_rate is not None and not self.is_within_rate(address, now_s):
+            self.release(address)
+            return "the address makes connections too fast"
+        return None
+
+    def release(self, address: str) -> None:
+        """Note the end of an admitted connection."""
+        if self._connections_max:
+            self._shares.give_back(address)
+
+
+def plain_address(host: str) -> str:
+    """Return an address without the form of IPv6 around IPv4, and without its zone."""
+    if host.startswith(MAPPED) and "." in host:
+        return host[len(MAPPED) :]
+    return host.partition("%")[0]
+
+
+class StepTurns:
+    """The steps of the large requests of one event loop.
+
+    Such work is a large request, or what is left of many small ones that came at once. Leaves where
+    a step ends to the work (`broker_layer.turns`, `quire.server.connection`), and small requests to
+    the loop.
+
+    Between two looks at the sockets at most one step of all these runs, so a small request waits
+    for one step at a time, however many large ones came on however many connections; clients take
+    turns, so the large request of one waits for a step or two of each other one. A request is large
+    from the start if its frame has LARGE_BYTES, any other one from when it first passes the loop
+    on.
+    """
+
+    def __init__(self) -> None:
+        self._turns = FairQueue(1, 1, LARGE_WAITING_MAX)
+
+    async def run(
+        self, holder: str, work: Coroutine[None, None, None], frame_bytes: int = 0
+    ) -> None:
+        """Run the work of a request, whose client is `holder`. Raises QueueFullError."""
+        await self._stepped(holder, work, is_large=frame_bytes >= LARGE_BYTES)
+
+    @coroutine
+    def _stepped(
+        self, holder: str, work: Coroutine[None, None, None], *, is_large: bool
+    ) -> Generator[None, None, None]:
+        failure: BaseException | None = None
+        while True:
+            if is_large:
+                try:
+                    yield from self._take(holder).__await__()
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - it is for the work
+                    failure = error
+            try:
+                waits_for = work.send(None) if failure is None else work.throw(failure)
+            except StopIteration:
+                return
+            failure = None
+            is_large = is_large or waits_for is None  # a bare pass of the loop
+            try:
+                yield waits_for
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is for the work
+                failure = error
+
+    async def _take(self, holder: str) -> None:
+        """Take the turn of this pass; the next one is another turn."""
+        if not self._turns.take(holder):
+            await self._turns.wait(holder)
+        asyncio.get_running_loop().call_soon(self._turns.give_back, holder)

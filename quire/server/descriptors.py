@@ -1,8 +1,6 @@
 """File descriptors of this process: the limit, the number of open ones, and the refusal of
 connections when none is left.
 
-Leaves the required numbers to the servers.
-
 Invariants: the soft limit is raised and never lowered; connections leave free the descriptors that
 a server needs for other uses.
 """

@@ -1,7 +1,4 @@
-"""Errors that prevent the start of any server, one class per fact.
-
-Leaves errors of one kind of server to `bookie.errors`.
-"""
+"""Errors that prevent the start of any server, one class per fact."""
 
 from typing import ClassVar
 

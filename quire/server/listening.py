@@ -1,8 +1,5 @@
 """Listening server: opens its addresses, checks its clients' deadlines, and closes without losing
 an answer.
-
-Leaves each connection to `quire.server.connection`, and what is served to
-`bookie.server.connection` and `broker_layer.server.connections`.
 """
 
 import asyncio

@@ -1,18 +1,16 @@
-"""Output of a server's counters in Prometheus's text format.
+"""Metrics in Prometheus's text format, and those that every server process has."""
 
-Leaves the metrics and their help texts to `bookie.server.metrics` and `broker_layer.server.admin`.
-This code runs only for a request of the metrics.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from quire.server.latency import LatencyCounts
+from quire.server import descriptors
+from quire.server.latency import PROCESS_LAG, LatencyCounts
+from quire.server.overriding import override
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -65,3 +63,38 @@ def histogram_metric(name: str, text: str, latency: LatencyCounts) -> Metric:
         total += count
         buckets.append((bound, total))
     return HistogramMetricFamily(name, text, buckets, latency.sum_s)
+
+
+class ProcessMetrics(Collector):
+    """Metrics of this process, with the standard ones of Prometheus's clients (`process_`), which
+    only Linux has.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._prefix = f"quire_{kind}"
+        self._standard = ProcessCollector(registry=None)
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric."""
+        yield GaugeMetricFamily(
+            f"{self._prefix}_descriptors_open",
+            "Open file descriptors; -1 if the system does not report it.",
+            descriptors.count_open(),
+        )
+        yield GaugeMetricFamily(
+            f"{self._prefix}_descriptors_max",
+            "File descriptors that may be open: the soft limit; -1 for no limit.",
+            descriptors.current_limit(),
+        )
+        yield from self._standard.collect()
+        yield histogram_metric(
+            f"{self._prefix}_loop_lag_seconds",
+            "How late the event loop called a timer; one is set every 50 ms.",
+            PROCESS_LAG.counts,
+        )
+        yield GaugeMetricFamily(
+            f"{self._prefix}_loop_lag_longest_seconds",
+            "Longest lag since the process started.",
+            PROCESS_LAG.longest_s,
+        )

@@ -23,9 +23,9 @@ from typing import Final, TypeVar
 
 from quire.server.descriptors import ConnectionRefuser
 from quire.server.errors import CannotListenError
-from quire.server.loop_lag import PROCESS_LAG
+from quire.server.latency import PROCESS_LAG
+from quire.server.notify import READY, STOPPING, THIS_PROCESS
 from quire.server.server_log import LOGGER, start_logging
-from quire.server.supervision.notify import READY, STOPPING, THIS_PROCESS
 from quire.tracing.exporting import TracingError, start_from
 
 COLLECT_AFTER_OBJECTS: Final = 20_000

@@ -1,8 +1,5 @@
 """TLS of one server process: its certificate for all its ports, new files, and metrics.
 
-Leaves accepting connections to `quire.server.tls_listening`, contexts to
-`quire.identity.server_tls`, and the options to `quire.server.server_options`.
-
 Invariants: the files are looked at each FILES_CHECK_S; files that cannot be used are logged once,
 and the server goes on with the certificate that it has.
 """
@@ -15,8 +12,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from quire.identity.server_tls import ClientCertificates, ServerTls
-from quire.identity.tls import FILES_CHECK_S
+from quire.identity.tls import FILES_CHECK_S, ClientCertificates, ServerTls
 from quire.server.admin import AdminAccess
 from quire.server.metrics import counter, described_metric
 from quire.server.overriding import override

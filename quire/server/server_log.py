@@ -1,15 +1,17 @@
-"""Log of a server: one JSON object per line on standard error, with a limited rate of lines.
+"""Log of a server, and its audit log: JSON lines on standard error, with a limited rate.
 
-Leaves the choice of events to the callers.
+Format of the fields: `act`, `result` (`done`, `failed`, `unknown` or `refused`), `who` (a
+principal, or what is known instead), `peer` (the address), and what the act needs. `left_out`
+counts the lines of this peer that were not written before this one.
 """
 
 import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TextIO
 
-from quire.server.audit_log import AuditLog
 from quire.server.overriding import override
 
 LOGGER: Final = "quire.server"
@@ -50,8 +52,43 @@ def start_logging(stream: TextIO, level: str) -> None:
 @dataclass(slots=True)
 class _Written:
     since_s: float
-    lines: int
-    left_out: int
+    lines: int = 1
+    left_out: int = 0
+
+
+class _LineLimit:
+    """Limit of the lines of each event or peer in a period. At most `names_max` names are
+    remembered; the one whose period began first is replaced.
+    """
+
+    def __init__(
+        self, lines_max: int, period_s: float, names_max: int, now: Callable[[], float]
+    ) -> None:
+        self._lines_max = lines_max
+        self._period_s = period_s
+        self._names_max = names_max
+        self._now = now
+        self._written: dict[str, _Written] = {}
+
+    def __len__(self) -> int:
+        """Return the number of names that are remembered."""
+        return len(self._written)
+
+    def admit(self, name: str) -> int | None:
+        """Return how many lines were left out before this one; None if this one is left out too."""
+        now_s = self._now()
+        written = self._written.get(name)
+        if written is None or now_s - written.since_s >= self._period_s:
+            self._written.pop(name, None)
+            if len(self._written) >= self._names_max:
+                del self._written[next(iter(self._written))]
+            self._written[name] = _Written(now_s)
+            return 0 if written is None else written.left_out
+        if written.lines < self._lines_max:
+            written.lines += 1
+            return 0
+        written.left_out += 1
+        return None
 
 
 class ServerLog:
@@ -62,10 +99,9 @@ class ServerLog:
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
         self.audit = AuditLog(now)
         """Lines about who tried or changed what."""
-        self._events: dict[str, _Written] = {}
+        self._limit = _LineLimit(LINES_PER_EVENT_MAX, EVENT_PERIOD_S, EVENTS_MAX, now)
 
     def info(self, event: str, **values: object) -> None:
         """Log a normal event that an operator needs to know."""
@@ -84,27 +120,64 @@ class ServerLog:
     ) -> None:
         if not _LOGGER.isEnabledFor(level):
             return
-        left_out = self._admit(event)
+        left_out = self._limit.admit(event)
         if left_out is None:
             return
         if left_out:
             values["left_out"] = left_out
         _LOGGER.log(level, event, exc_info=error, extra={"fields": values})
 
-    def _admit(self, event: str) -> int | None:
-        """Return how many lines were left out before this one; None if this one is left out too."""
-        now = self._now()
-        written = self._events.get(event)
-        if written is None:
-            assert len(self._events) < EVENTS_MAX, "events are few; details go into values"
-            self._events[event] = _Written(now, 1, 0)
-            return 0
-        if now - written.since_s >= EVENT_PERIOD_S:
-            left_out = written.left_out
-            written.since_s, written.lines, written.left_out = now, 1, 0
-            return left_out
-        if written.lines < LINES_PER_EVENT_MAX:
-            written.lines += 1
-            return 0
-        written.left_out += 1
-        return None
+
+AUDIT_LOGGER: Final = "quire.server.audit"
+AUDIT_EVENT: Final = "audit"
+LINES_PER_PEER_MAX: Final = 10
+PERIOD_S: Final = 10.0
+PEERS_MAX: Final = 10_000
+"""Number of peers that are remembered; the one whose first line is oldest is replaced."""
+
+_AUDIT_LOGGER: Final = logging.getLogger(AUDIT_LOGGER)
+
+
+class Result(StrEnum):
+    """Result of an act."""
+
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+
+
+class AuditLog:
+    """Writer of audit lines of one server.
+
+    No secret is written; one peer causes at most LINES_PER_PEER_MAX lines of refusals in PERIOD_S,
+    however many it causes, and no peer affects the lines of another; what was done or failed with
+    the right to do it is always written.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._limit = _LineLimit(LINES_PER_PEER_MAX, PERIOD_S, PEERS_MAX, now)
+
+    def refused(self, act: str, *, who: str, peer: str, **values: object) -> None:
+        """Note that an act was refused."""
+        left_out = self._limit.admit(peer)
+        if left_out is not None:
+            more = {"left_out": left_out} if left_out else {}
+            self._write(logging.WARNING, act, Result.REFUSED, who, peer, {**values, **more})
+
+    def done(
+        self, act: str, *, who: str, peer: str, failed: bool = False, **values: object
+    ) -> None:
+        """Note that an act was done, or failed, by one who may do it."""
+        result = Result.FAILED if failed else Result.DONE
+        self._write(logging.INFO, act, result, who, peer, values)
+
+    def unknown(self, act: str, *, who: str, peer: str, **values: object) -> None:
+        """Note that one who may do it asked for an act, which may have been done."""
+        self._write(logging.WARNING, act, Result.UNKNOWN, who, peer, values)
+
+    def _write(
+        self, level: int, act: str, result: Result, who: str, peer: str, values: dict[str, object]
+    ) -> None:
+        fields = {"act": act, "result": result.value, "who": who, "peer": peer, **values}
+        _AUDIT_LOGGER.log(level, AUDIT_EVENT, extra={"fields": fields})

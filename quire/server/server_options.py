@@ -1,8 +1,5 @@
 """Options that servers of every kind have, and refusal to be open by accident.
 
-Leaves contexts to `quire.identity.server_tls`, listening to `quire.server.tls_listening`, and how
-options are declared and read to `quire.options`.
-
 Invariants: a server listens on another address than a loopback one only with TLS, or if its options
 say that it may do so without; an admin port there needs a token or a client's certificate; no
 client is sent to an address that means "all addresses"; no two listeners have one port.
@@ -16,11 +13,9 @@ from enum import StrEnum
 from typing import Final
 
 from quire.copyable import CopyableError
-from quire.identity.certificate_names import DEFAULT_RULES, MappingRule, parse_mapping_rules
-from quire.identity.refused_certificates import RefusedCertificates
+from quire.identity.principal import DEFAULT_RULES, MappingRule, parse_mapping_rules
 from quire.identity.secret_files import check_private
-from quire.identity.server_tls import ClientCertificates, ServerTls
-from quire.identity.tls import TlsFiles
+from quire.identity.tls import ClientCertificates, RefusedCertificates, ServerTls, TlsFiles
 from quire.options import Options, described, file_option, option, switch
 from quire.server.overriding import override
 from quire.server.token_check import read_token

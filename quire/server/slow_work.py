@@ -1,7 +1,5 @@
 """Threads for work that takes milliseconds of processor time, such as checking a password.
 
-Leaves what to do when there is no room to the callers.
-
 Invariants: at most `threads` works run at once, so that the event loop keeps its processor; at most
 WAITING_MAX run or wait, and a further one is refused at once. A work holds its place until it ends,
 also if its caller no longer waits. After `close` every work is refused.

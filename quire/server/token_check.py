@@ -1,7 +1,5 @@
 """Check of the admin token of an HTTP port, with a limit of wrong ones.
 
-Leaves where a request has its token to `quire.server.admin` and `quire.console`.
-
 Invariants: in LOGINS_PERIOD_S at most LOGINS_OF_ADDRESS_MAX wrong tokens of one address are
 compared, or of one network of IPv6 (`network_of`); what one sends keeps no other out. Many
 addresses together may try more: they guess no token of TOKEN_CHARACTERS_MIN characters.

@@ -48,7 +48,7 @@ from pyspark.sql.datasource import (
 from ledger_client.cluster_access import identity_of
 from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import TopicNotFoundError
-from quire.identity.kafka_settings import kafka_settings
+from quire.identity.client_file import kafka_settings
 from spark_io.common_options import require_number
 from spark_io.errors import (
     AppendError,

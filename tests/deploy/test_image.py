@@ -15,8 +15,7 @@ from packaging.requirements import Requirement
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
-from quire.identity.server_tls import ClientCertificates, ServerTls
-from quire.identity.tls import TlsFiles
+from quire.identity.tls import ClientCertificates, ServerTls, TlsFiles
 from quire.local.secure_directory import SecureDirectory
 from quire.server.admin import AdminAccess, AdminContent, AdminServer
 from quire.server.overriding import override

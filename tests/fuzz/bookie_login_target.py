@@ -45,7 +45,7 @@ from metadata.security.user_store import UserStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.identity.errors import SaslError
 from quire.identity.sasl.credentials import ScramMechanism, salted_password
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from quire.identity.sasl.sessions import LOGIN_S_MAX
 from tests.fuzz.episodes import EpisodeTarget, Visits
 from tests.fuzz.findings import Tally, require

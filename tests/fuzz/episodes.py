@@ -11,8 +11,7 @@ from typing import Final, Protocol
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from quire.server.audit_log import AuditLog
-from quire.server.server_log import ServerLog
+from quire.server.server_log import AuditLog, ServerLog
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.simulation.loop import run_simulation, simulation_loop
 

@@ -30,7 +30,7 @@ from quire.identity.errors import SaslError
 from quire.identity.sasl.credentials import ScramMechanism, salted_password
 from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange
 from quire.identity.sasl.plain import PlainClient, parse_plain
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from quire.identity.sasl.sessions import LOGIN_S_MAX
 from tests.fuzz.episodes import EpisodeTarget, QuietAudit, Visits
 from tests.fuzz.findings import Tally, require

@@ -18,13 +18,13 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from quire.identity.errors import SaslError
-from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 from quire.identity.sasl.jwks import VerificationKey, find_key
 from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange, SaslExchange
 from quire.identity.sasl.oauthbearer import OAuthBearerClient
 from quire.identity.sasl.plain import PlainClient, parse_plain
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
+from quire.identity.sasl.sessions import SaslAuthenticator, SaslParts
 from quire.identity.sasl.tokens import TokenRules, TokenVerifier
 from tests.fuzz.findings import require
 from tests.fuzz.targets import ParserTarget

@@ -22,8 +22,7 @@ from ledger_client.bookies.connection import BookieConnection
 from metadata.ids import EntryId, LedgerId
 from quire.gateway.rights.verdict import Allowed
 from quire.identity.errors import SaslError
-from quire.identity.sasl.scram import ScramServer
-from quire.identity.sasl.scram_messages import ClientFirst
+from quire.identity.sasl.scram import ClientFirst, ScramServer
 from tests.fuzz import disk_targets, watch, wire_targets
 from tests.fuzz.crc import reference_crc32c
 from tests.fuzz.findings import Tally, require

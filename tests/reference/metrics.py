@@ -15,7 +15,7 @@ from metadata.repair.scrub import NEVER_SCRUBBED
 from quire.console.cluster_metrics import BrokersSeen, ClusterMetrics
 from quire.gateway.limits import GatewayCounters
 from quire.gateway.metrics import GatewayMetrics
-from quire.server.process_metrics import ProcessMetrics
+from quire.server.metrics import ProcessMetrics
 from tests.reference.markdown import code, page, prose, table
 from tests.support.bookie.manual_storage import ManualStorage
 from tests.support.quire.cluster_samples import sample_repair, sample_survey

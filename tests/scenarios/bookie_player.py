@@ -45,7 +45,7 @@ from bookie.identity.identity import LIMBO_NAME, AnchorWatch, format_directories
 from bookie.server.collector import Collector
 from bookie.server.server_context import ServerContext
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.horizon import standing_reader, trim_tombstones
+from bookie.storage.horizon import ledger_status_reader, trim_tombstones
 from bookie.storage.opening import KnownDisk
 from bookie.wire import messages as m
 from metadata.errors import MetadataError, NodeNotFoundError
@@ -243,7 +243,7 @@ class _Machine:
             return
         known = KnownDisk(identity.limbo_reason, identity.recorded_end_lsn)
         ledgers = LedgerStore(self._store, self._rng, lambda: 0)
-        standing = standing_reader(ledgers, identity.bookie_id, self._rng)
+        standing = ledger_status_reader(ledgers, identity.bookie_id, self._rng)
         storage = await BookieStorage.open(
             disk, CONFIG, rng=self._rng, known=known, read_standing=standing
         )

@@ -16,7 +16,8 @@ from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
 from metadata.ledgers.copies import ranges_by_bookie
 from metadata.ledgers.entry_ranges import Range
 from metadata.ledgers.ledger_metadata import LedgerState
-from quire.repair.losses.lost_ranges import BookieAnswers, accepted_end, judge_losses
+from quire.repair.losses import BookieAnswers, judge_losses
+from quire.repair.undecided_end import accepted_end
 from tests.scenarios import words as w
 
 BEYOND = 1_000

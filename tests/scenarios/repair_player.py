@@ -34,7 +34,7 @@ from metadata.repair.lifecycle import BookieLifecycle, Lifecycle, changed
 from metadata.repair.scrub import BadRange
 from quire.repair.bad_entries import bad_entries, lacking
 from quire.repair.needs import RepairClass, class_of, holders_of, needs_of
-from quire.repair.retries import Changes, Retries
+from quire.repair.publishing import Changes, Retries
 from quire.repair.spread import NO_PLACES, Places
 from quire.repair.standing import Standing, Standings
 from tests.scenarios import words as w

@@ -46,10 +46,10 @@ from metadata.security.client_principals import parse_principals
 from metadata.security.grant_store import GrantTable
 from metadata.security.ledger_roles import parse_role
 from metadata.security.user_store import UserStore
-from quire.identity.certificate_names import parse_mapping_rules
+from quire.identity.principal import parse_mapping_rules
 from quire.identity.sasl.credentials import ScramMechanism, new_credential
 from quire.identity.sasl.mechanism import run_at_once
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from quire.server.server_log import ServerLog
 from tests.scenarios import words as w
 from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of

@@ -32,7 +32,7 @@ DOORS = (
     "spark_io/common_options.py",
     "quire/identity/secret_files.py",
     "quire/identity/client_file.py",
-    "quire/identity/server_tls.py",
+    "quire/identity/tls.py",
     "quire/identity/sasl_access.py",
     "quire/server/slow_work.py",
     "*/main.py",

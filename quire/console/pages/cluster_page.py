@@ -1,7 +1,4 @@
-"""Pages of the cluster: its health, its bookies, and what the loss of some of them would take.
-
-Leaves the check to `quire.console.survey`.
-"""
+"""Pages of the cluster: its health, its bookies, and what the loss of some of them would take."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ from quire.console.context import Pages, Route
 from quire.operate.as_json import state_of
 from quire.operate.assessment import next_step
 from quire.operate.health import Health
-from quire.operate.repair_summary import read_summary
+from quire.operate.repair import read_summary
 from quire.server.overriding import override
 
 FINDINGS_SHOWN_MAX: Final = 100

@@ -1,7 +1,4 @@
-"""Pages of groups: the list, one group with its lag, and new offsets behind a page with the plan.
-
-Leaves reading to `quire.console.topics.group_reading`, and offsets to `offset_reset`.
-"""
+"""Pages of groups: the list, one group with its lag, and new offsets after their plan."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,20 +7,18 @@ from aiohttp import web
 
 from quire.console.context import Pages, Route, see_other
 from quire.console.pages.topics_page import START_MAX
-from quire.console.paging import asked_number, number_of, slice_of
+from quire.console.templating import asked_number, number_of, slice_of
 from quire.console.topics.access import with_brokers
-from quire.console.topics.group_reading import (
-    GroupView,
-    group_path,
-    read_group,
-    read_groups,
-)
-from quire.console.topics.offset_reset import (
+from quire.console.topics.groups import (
     OFFSET_MAX,
+    GroupView,
     To,
     changes_in,
     commit_offsets,
+    group_path,
     plan_reset,
+    read_group,
+    read_groups,
     time_of,
 )
 from quire.errors import UsageError

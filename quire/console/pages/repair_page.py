@@ -1,8 +1,4 @@
-"""Pages of repair: what is left, by which workers, what blocks it, and every published job.
-
-Leaves the text to `quire.operate.repair_summary`, and publishing jobs to
-`quire.operate.repair_jobs`.
-"""
+"""Pages of repair: what is left, by which workers, what blocks it, and every published job."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -14,10 +10,9 @@ from metadata.ids import LEDGER_ID_MAX, LedgerId
 from metadata.repair.job_store import JobStore
 from metadata.repair.settings_store import RepairSettingsStore
 from quire.console.context import Pages, Route, see_other
-from quire.console.paging import ROWS_PER_PAGE, Page, asked_number, number_of
+from quire.console.templating import ROWS_PER_PAGE, Page, asked_number, number_of
 from quire.operate.fields import Json
-from quire.operate.repair_jobs import jobs_as_json, jobs_named, request_repair
-from quire.operate.repair_summary import TABLES, read_summary
+from quire.operate.repair import TABLES, jobs_as_json, jobs_named, read_summary, request_repair
 from quire.server.overriding import override
 
 JOBS_START_MAX: Final = 10**6

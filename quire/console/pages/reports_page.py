@@ -1,8 +1,5 @@
 """Pages of bench reports: one directory for each comparison of `quire bench compare`.
 
-Leaves the files of a comparison to `quire.bench.comparison`, and the content of a report to
-`quire.bench.report`, whose own page has the same.
-
 Invariants: nothing outside the directory is read: names have no separators, and symbolic links are
 refused; a report that is larger than FILES_MAX or BYTES_MAX is refused before it is read.
 """

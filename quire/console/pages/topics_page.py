@@ -1,8 +1,4 @@
-"""Pages of topics: the list, and one topic with its partitions, ledgers, settings and groups.
-
-Leaves what brokers say to `quire.operate.topics`, groups to `quire.console.topics`, and messages to
-`messages_page`.
-"""
+"""Pages of topics: the list, and one topic with its partitions, ledgers, settings and groups."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,9 +13,9 @@ from metadata.topics.partition import PartitionKey, PartitionSegment
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic import TopicId
 from quire.console.context import Pages, Route
-from quire.console.paging import asked_number, slice_of
+from quire.console.templating import asked_number, slice_of
 from quire.console.topics.access import with_brokers
-from quire.console.topics.group_reading import groups_of
+from quire.console.topics.groups import groups_of
 from quire.operate.brokers import BrokerAccess
 from quire.operate.fields import Json
 from quire.operate.topics import (

@@ -1,8 +1,7 @@
 """Transactions that are open for long, and their end by an operator, behind a page with the plan.
 
-Leaves the states to the coordinators. An operator ends a transaction as an administrator's client
-does: with a new epoch for its transactional id, which refuses the old producer and aborts what it
-left open.
+An operator ends a transaction as an administrator's client does: with a new epoch for its
+transactional id, which refuses the old producer and aborts what it left open.
 
 Source: KIP-664, KIP-588.
 """
@@ -24,7 +23,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.peer import PeerAddress
 from quire.console.context import Pages, Route, see_other
-from quire.console.paging import asked_number
+from quire.console.templating import asked_number
 from quire.console.topics.access import KeyType, coordinator_of, with_brokers
 from quire.operate.brokers import BrokerAccess, require
 from quire.server.overriding import override

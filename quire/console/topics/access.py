@@ -1,7 +1,5 @@
 """Brokers for one page, and the coordinators of groups and transactions.
 
-Leaves requests to the other modules of this package.
-
 Invariant: brokers that are away make a notice of the page, no failure of it.
 """
 

@@ -21,7 +21,7 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress, PeerError
-from quire.console.ledger.payloads import printable
+from quire.console.entries import printable
 from quire.operate.brokers import BrokerAccess, NoBrokerError, require
 from quire.operate.topics import EARLIEST, LATEST, Found, Place, leader_of, offsets_at
 

@@ -1,6 +1,4 @@
-"""Public keys of a JWKS document, for signatures of tokens. Pure.
-
-Leaves reading the document to `jwks_documents`, and when to read it again to `jwks_cache`.
+"""Public keys for signatures of tokens: a JWKS document, how it is read, and when again.
 
 Format: a JSON object with the list `keys`. A key has `kty`, which is `RSA` with `n` and `e`, or
 `EC` with `crv`, `x` and `y`; and perhaps `kid`, `use`, `key_ops`, and `alg`.
@@ -9,20 +7,29 @@ Invariants: secret keys (`oct`) and private keys are never used, nor are keys th
 whose use is not signatures: they are left out. Which algorithms a key is for follows from the key
 and its `alg`, not from a token.
 
-Source: RFC 7517; RFC 7518, section 6.
+Source: RFC 7517; RFC 7518, section 6; RFC 7517, section 5; KIP-768; CVE-2025-27817; KIP-768,
+KIP-1139.
 """
 
+import asyncio
 import base64
+import contextlib
 import json
+import math
 import re
-from collections.abc import Sequence
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
+from urllib.parse import urlsplit
 
+import aiohttp
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from quire.identity.errors import JwksError
+from quire.identity.errors import JwksError, SecretError
+from quire.identity.secret_files import read_bounded
 
 DOCUMENT_BYTES_MAX: Final = 262_144
 KEYS_MAX: Final = 100
@@ -132,3 +139,152 @@ def _number(listed: dict[str, object], name: str) -> int:
     if len(text) > NUMBER_CHARACTERS_MAX or not _BASE64URL.fullmatch(text):
         raise ValueError(f"{name} is not base64url")
     return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+FILE_REFRESH_S: Final = 10.0
+"""A file is read again this often, as those of certificates are."""
+URL_REFRESH_S: Final = 600.0
+REFRESH_GAP_S: Final = 10.0
+READ_S_MAX: Final = 10.0
+KEYS_KEPT_S: Final = 86_400.0
+
+ReadDocument = Callable[[], Awaitable[bytes]]
+"""Returns the document. Raises JwksError."""
+
+
+class JwksCache:
+    """Keys of one document. `clock_s` is the loop's, not the wall clock.
+
+    A document is read when its keys are older than `refresh_s`, and when a token names an unknown
+    key, but never twice within REFRESH_GAP_S, however many clients ask. A client that leaves does
+    not stop a read. A document that cannot be read leaves the keys of the last one in use, for at
+    most KEYS_KEPT_S.
+    """
+
+    def __init__(
+        self, read: ReadDocument, clock_s: Callable[[], float], refresh_s: float = URL_REFRESH_S
+    ) -> None:
+        assert refresh_s >= REFRESH_GAP_S
+        self._read = read
+        self._clock_s = clock_s
+        self._refresh_s = refresh_s
+        self._keys: tuple[VerificationKey, ...] = ()
+        self._document = b""
+        self._read_at_s = -math.inf
+        self._tried_at_s = -math.inf
+        self._reading: asyncio.Task[None] | None = None
+        self.failure = ""
+        """Why the last read failed; empty if it did not."""
+
+    async def find(self, kid: str | None, algorithm: str) -> VerificationKey | None:
+        """Return the key that a token names; see `jwks.find_key`. Raises JwksError if no document
+        could be read.
+        """
+        if self._age_s() >= self._refresh_s:
+            await self._refresh()
+        found = find_key(self._keys, kid, algorithm)
+        if found is None:
+            await self._refresh()
+            found = find_key(self._keys, kid, algorithm)
+        if self._age_s() > KEYS_KEPT_S:
+            why = self.failure or "no read has ended yet"
+            raise JwksError(f"there are no keys for tokens: {why}")
+        return found
+
+    async def close(self) -> None:
+        """Stop a read that is under way."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading
+
+    def _age_s(self) -> float:
+        return self._clock_s() - self._read_at_s
+
+    async def _refresh(self) -> None:
+        """Read the document again, or wait for a read that is under way."""
+        if self._reading is None or self._reading.done():
+            if self._clock_s() - self._tried_at_s < REFRESH_GAP_S:
+                return
+            self._tried_at_s = self._clock_s()
+            self._reading = asyncio.create_task(self._read_again())
+        await asyncio.shield(self._reading)
+
+    async def _read_again(self) -> None:
+        try:
+            async with asyncio.timeout(READ_S_MAX):
+                document = await self._read()
+            if document != self._document:
+                self._keys = parse_jwks(document)
+                self._document = document
+        except TimeoutError:
+            self.failure = f"the JWKS document was not read within {READ_S_MAX:.0f} s"
+        except JwksError as error:
+            self.failure = str(error)
+        else:
+            self.failure = ""
+            self._read_at_s = self._clock_s()
+
+
+FETCH_S_MAX: Final = 8.0
+CHUNK_BYTES: Final = 65_536
+
+
+def read_jwks_file(path: str) -> bytes:
+    """Return the document of a file. It blocks, as reads of small files do. Raises JwksError.
+
+    A URL is one of those that the operator allows, character by character, and uses TLS. No
+    redirect is followed, and no proxy of the environment is used. A document of more than
+    DOCUMENT_BYTES_MAX is refused before the rest of it is read.
+    """
+    try:
+        return read_bounded(path, DOCUMENT_BYTES_MAX, is_private=False)
+    except SecretError as error:
+        raise JwksError(str(error)) from error
+
+
+def check_url(url: str, allowed: Sequence[str]) -> None:
+    """Refuse a URL that is not allowed, or not one of TLS. Raises JwksError."""
+    try:
+        parts = urlsplit(url)
+        is_plain = not (parts.username or parts.password or parts.fragment)
+        is_https = parts.scheme == "https" and bool(parts.hostname)
+    except ValueError:
+        is_plain = is_https = False
+    if not (is_plain and is_https):
+        raise JwksError(
+            "a URL of a JWKS document begins with https://, and has no user or fragment"
+        )
+    if url not in allowed:
+        raise JwksError(f"the URL {url} is not one of the allowed ones: add it, or correct it")
+
+
+async def fetch_jwks(url: str, allowed: Sequence[str], context: ssl.SSLContext) -> bytes:
+    """Return the document at a URL. Raises JwksError."""
+    check_url(url, allowed)
+    timeout = aiohttp.ClientTimeout(total=FETCH_S_MAX)
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+    try:
+        async with (
+            aiohttp.ClientSession(
+                connector=connector, timeout=timeout, headers=headers, auto_decompress=False
+            ) as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
+            if response.status != HTTPStatus.OK:
+                raise JwksError(f"{url} answers with status {response.status}")
+            return await _read(url, response)
+    except TimeoutError as error:
+        raise JwksError(f"{url} does not answer within {FETCH_S_MAX:.0f} s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise JwksError(f"{url} cannot be read ({error})") from error
+
+
+async def _read(url: str, response: aiohttp.ClientResponse) -> bytes:
+    document = bytearray()
+    async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+        document += chunk
+        if len(document) > DOCUMENT_BYTES_MAX:
+            raise JwksError(f"the document of {url} has more than {DOCUMENT_BYTES_MAX} B")
+    return bytes(document)

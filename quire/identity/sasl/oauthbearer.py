@@ -1,7 +1,5 @@
 """OAUTHBEARER, where the client sends a token. Both sides. Pure.
 
-Leaves verifying tokens to `tokens`, and where a client has its token from to the caller.
-
 Format of the client's message: `n,[a=<authorization identity>],` SOH `auth=Bearer <token>` SOH
 {`<key>=<value>` SOH} SOH, where SOH is the byte 1. The server answers nothing if the token is
 right, and else a JSON object with `status`; the client answers that with one SOH, and only then the
@@ -17,7 +15,6 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
 from quire.identity.errors import JwksError, SaslError, TokenError
@@ -25,12 +22,14 @@ from quire.identity.principal import Principal
 from quire.identity.sasl.mechanism import (
     ENDED,
     REFUSED,
+    Exchange,
     Mechanism,
+    Step,
+    check_names,
     check_size,
     decode_text,
     malformed,
 )
-from quire.identity.sasl.user_names import check_names
 
 MESSAGE_BYTES_MAX: Final = 32_768
 SEPARATOR: Final = "\x01"
@@ -58,27 +57,13 @@ VerifyToken = Callable[[str], Awaitable[VerifiedToken]]
 """Verifies a token, as `TokenVerifier.verify`. Raises TokenError, JwksError."""
 
 
-class _Step(Enum):
-    FIRST = auto()
-    REFUSED = auto()
-    """The other side knows that the token is refused, and has one message left."""
-    COMPLETE = auto()
-    FAILED = auto()
-
-
-class OAuthBearerServer:
-    """One exchange; see `SaslExchange`."""
+class OAuthBearerServer(Exchange):
+    """One exchange."""
 
     def __init__(self, verify: VerifyToken) -> None:
         self._verify = verify
-        self._step = _Step.FIRST
         self._verified: VerifiedToken | None = None
         self._why = ""
-
-    @property
-    def is_complete(self) -> bool:
-        """See `SaslExchange`."""
-        return self._step is _Step.COMPLETE
 
     @property
     def principal(self) -> Principal:
@@ -87,22 +72,15 @@ class OAuthBearerServer:
         assert self._verified is not None
         return self._verified.principal
 
-    @property
-    def expires_at_s(self) -> float | None:
-        """See `SaslExchange`."""
-        assert self.is_complete
-        assert self._verified is not None
-        return self._verified.expires_at_s
-
     async def respond(self, message: bytes) -> bytes:
         """See `SaslExchange`."""
-        step, self._step = self._step, _Step.FAILED
+        step = self._take_step()
         match step:
-            case _Step.FIRST:
+            case Step.FIRST:
                 return await self._check(*parse_bearer(message))
-            case _Step.REFUSED:
+            case Step.REFUSED:
                 raise SaslError(REFUSED, self._why)
-            case _Step.COMPLETE | _Step.FAILED:
+            case _:
                 raise SaslError(ENDED)
 
     async def _check(self, token: str, authorization: str) -> bytes:
@@ -110,29 +88,24 @@ class OAuthBearerServer:
             verified = await self._verify(token)
         except (TokenError, JwksError) as error:
             self._why = str(error)
-            self._step = _Step.REFUSED
+            self._step = Step.REFUSED
             return INVALID_TOKEN
         check_names(verified.principal.name, authorization)
         self._verified = verified
-        self._step = _Step.COMPLETE
+        self.expires_at_s = verified.expires_at_s
+        self._step = Step.COMPLETE
         return b""
 
 
-class OAuthBearerClient:
-    """One exchange; see `SaslClientExchange`. Raises SaslError if the token cannot be sent."""
+class OAuthBearerClient(Exchange):
+    """One exchange. Raises SaslError if the token cannot be sent."""
 
     def __init__(self, token: str) -> None:
         if not _TOKEN.fullmatch(token):
             raise SaslError("the token has characters that no token has: check where it comes from")
         self._message = f"n,,{SEPARATOR}auth=Bearer {token}{SEPARATOR}{SEPARATOR}".encode()
         parse_bearer(self._message)
-        self._step = _Step.FIRST
         self._status = ""
-
-    @property
-    def is_complete(self) -> bool:
-        """See `SaslClientExchange`."""
-        return self._step is _Step.COMPLETE
 
     def begin(self) -> bytes:
         """See `SaslClientExchange`."""
@@ -140,18 +113,18 @@ class OAuthBearerClient:
 
     async def respond(self, message: bytes) -> bytes | None:
         """See `SaslClientExchange`."""
-        step, self._step = self._step, _Step.FAILED
+        step = self._take_step()
         match step:
-            case _Step.FIRST if not message:
-                self._step = _Step.COMPLETE
+            case Step.FIRST if not message:
+                self._step = Step.COMPLETE
                 return None
-            case _Step.FIRST:
+            case Step.FIRST:
                 self._status = _status(message)
-                self._step = _Step.REFUSED
+                self._step = Step.REFUSED
                 return FAILURE_END
-            case _Step.REFUSED:
+            case Step.REFUSED:
                 raise SaslError(f"the server refuses the token: {self._status}")
-            case _Step.COMPLETE | _Step.FAILED:
+            case _:
                 raise SaslError(ENDED)
 
 

@@ -7,62 +7,51 @@ Format: `[<authorization identity>] NUL <user> NUL <password>` in UTF-8.
 
 Invariants: a password is checked against what is stored for SCRAM, as nothing else is stored. A
 check does the same work for each user, with decoys for the credentials that a user does not have,
-and as many iterations as the users with most have.
-It accepts a password that fits one of the user's own credentials.
+and as many iterations as the users with most have. It accepts a password that fits one of the
+user's own credentials.
 
 Source: RFC 4616; KIP-43.
 """
 
 import hmac
-from enum import Enum, auto
 from typing import Final
 
 from quire.identity.errors import SaslError
 from quire.identity.principal import Principal
 from quire.identity.sasl.credentials import (
     ITERATIONS_MAX,
+    Decoys,
     ScramCredential,
     ScramMechanism,
     credential_of,
     salted_password,
 )
-from quire.identity.sasl.decoys import Decoys
 from quire.identity.sasl.mechanism import (
     ENDED,
     REFUSED,
+    Exchange,
     Mechanism,
     RunSlow,
+    Step,
+    check_names,
     check_size,
     decode_text,
     malformed,
 )
 from quire.identity.sasl.scram import FindCredential
-from quire.identity.sasl.user_names import check_names
 
 MESSAGE_BYTES_MAX: Final = 4_096
 _FIELDS: Final = 3
 
 
-class _Step(Enum):
-    FIRST = auto()
-    COMPLETE = auto()
-    FAILED = auto()
-
-
-class PlainServer:
-    """One exchange; see `SaslExchange`."""
+class PlainServer(Exchange):
+    """One exchange."""
 
     def __init__(self, find: FindCredential, decoys: Decoys, run_slow: RunSlow) -> None:
         self._find = find
         self._decoys = decoys
         self._run_slow = run_slow
-        self._step = _Step.FIRST
         self._user = ""
-
-    @property
-    def is_complete(self) -> bool:
-        """See `SaslExchange`."""
-        return self._step is _Step.COMPLETE
 
     @property
     def principal(self) -> Principal:
@@ -70,15 +59,10 @@ class PlainServer:
         assert self.is_complete
         return Principal(self._user)
 
-    @property
-    def expires_at_s(self) -> float | None:
-        """See `SaslExchange`."""
-        return None
-
     async def respond(self, message: bytes) -> bytes:
         """See `SaslExchange`."""
-        step, self._step = self._step, _Step.FAILED
-        if step is not _Step.FIRST:
+        step = self._take_step()
+        if step is not Step.FIRST:
             raise SaslError(ENDED)
         user, password = parse_plain(message)
         found = [self._found(user, mechanism) for mechanism in ScramMechanism]
@@ -94,7 +78,7 @@ class PlainServer:
         if not await self._run_slow(is_right):
             raise SaslError(REFUSED, why)
         self._user = user
-        self._step = _Step.COMPLETE
+        self._step = Step.COMPLETE
         return b""
 
     def _found(self, user: str, mechanism: ScramMechanism) -> tuple[ScramCredential, bool]:
@@ -108,8 +92,8 @@ class PlainServer:
         return found, True
 
 
-class PlainClient:
-    """One exchange; see `SaslClientExchange`. Raises SaslError if the user or the password cannot
+class PlainClient(Exchange):
+    """One exchange. Raises SaslError if the user or the password cannot
     be sent.
     """
 
@@ -117,12 +101,6 @@ class PlainClient:
         check_names(user, "")
         self._message = f"\0{user}\0{password}".encode()
         parse_plain(self._message)
-        self._step = _Step.FIRST
-
-    @property
-    def is_complete(self) -> bool:
-        """See `SaslClientExchange`."""
-        return self._step is _Step.COMPLETE
 
     def begin(self) -> bytes:
         """See `SaslClientExchange`."""
@@ -130,12 +108,12 @@ class PlainClient:
 
     async def respond(self, message: bytes) -> bytes | None:
         """See `SaslClientExchange`."""
-        step, self._step = self._step, _Step.FAILED
-        if step is not _Step.FIRST:
+        step = self._take_step()
+        if step is not Step.FIRST:
             raise SaslError(ENDED)
         if message:
             raise malformed(Mechanism.PLAIN, "the server's answer is not empty")
-        self._step = _Step.COMPLETE
+        self._step = Step.COMPLETE
         return None
 
 

@@ -1,25 +1,20 @@
-"""Logins of the connections of one address: who is logging in, who has logged in, and whose session
-ends.
+"""Mechanisms that a server offers, and the logins of the connections of one address.
 
-Leaves the mechanisms to `authenticator`, and frames, deadlines and refusals to the connections.
-
-Invariants: at most a given number of connections are about to log in, and of one client's address
-at most a part of that number (ADDRESS_SHARE). A client that logs in again
-stays who it is, with the same mechanism. A session ends soon after the user's password is changed
-or removed, and a login during which that happens is refused. A login whose connection is closed is
-removed, and proves nothing any more.
-
-Source: KIP-368; RFC 4422, section 3.
+Source: KIP-368; RFC 4422, section 3; RFC 4422, section 3.2; KIP-43, KIP-84, KIP-255.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Final
 
 from quire.identity.errors import SaslError, SaslMechanismError
 from quire.identity.principal import ANONYMOUS, Principal
-from quire.identity.sasl.authenticator import SaslAuthenticator
-from quire.identity.sasl.mechanism import Mechanism, SaslExchange
+from quire.identity.sasl.credentials import Decoys, ScramMechanism
+from quire.identity.sasl.mechanism import Mechanism, RunSlow, SaslExchange, new_nonce
+from quire.identity.sasl.oauthbearer import OAuthBearerServer, VerifyToken
+from quire.identity.sasl.plain import PlainServer
+from quire.identity.sasl.scram import FindCredential, ScramServer
 from quire.identity.shares import Shares, network_of
 
 LOGIN_S_MAX: Final = 10.0
@@ -27,14 +22,12 @@ LOGIN_S_MAX: Final = 10.0
 REFUSAL_DELAY_S: Final = 0.1
 """Pause before a refusal, so that guessing is slow; Kafka's
 `connection.failed.authentication.delay.ms`."""
-
 ADDRESS_SHARE: Final = 4
 """Clients of one address use at most one of so many parts of the unfinished logins, so that they do
 not keep others out."""
 OTHER_PRINCIPAL: Final = "a client that logs in again must log in as before"
 CHANGED: Final = "the password was changed during the login: try again"
 NOT_BEGUN: Final = "this exchange of SASL has not begun: name a mechanism first"
-
 EndSession = Callable[[str], None]
 """Ends a connection, for a reason."""
 
@@ -50,8 +43,60 @@ class SaslStep:
     """When the proof ends, in seconds of Unix time. None: it has no end."""
 
 
+@dataclass(frozen=True, slots=True)
+class SaslParts:
+    """What the mechanisms need."""
+
+    find: FindCredential
+    decoys: Decoys
+    run_slow: RunSlow
+    rng: Random
+    """A `SystemRandom`, except in tests."""
+    verify_token: VerifyToken | None = None
+    """Needed by OAUTHBEARER alone."""
+
+
+class SaslAuthenticator:
+    """Begins exchanges. Raises ValueError if no mechanism is enabled, or a part of one is missing.
+
+    `enabled` has the preferred mechanism first.
+
+    A mechanism that is not enabled never begins, even if its parts are there.
+    """
+
+    def __init__(self, enabled: Sequence[Mechanism], parts: SaslParts) -> None:
+        if not enabled:
+            raise ValueError(f"enable a mechanism of SASL: {', '.join(Mechanism)}")
+        if Mechanism.OAUTHBEARER in enabled and parts.verify_token is None:
+            raise ValueError("OAUTHBEARER needs rules for tokens: add them, or disable it")
+        self.enabled = tuple(dict.fromkeys(enabled))
+        self._parts = parts
+
+    def begin(self, name: str) -> SaslExchange:
+        """Begin an exchange of the mechanism that a client names. Raises SaslMechanismError."""
+        if name not in self.enabled:
+            raise SaslMechanismError(self.enabled)
+        parts, mechanism = self._parts, Mechanism(name)
+        match mechanism:
+            case Mechanism.PLAIN:
+                return PlainServer(parts.find, parts.decoys, parts.run_slow)
+            case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
+                nonce = new_nonce(parts.rng)
+                return ScramServer(ScramMechanism(mechanism.value), parts.find, parts.decoys, nonce)
+            case Mechanism.OAUTHBEARER:
+                assert parts.verify_token is not None
+                return OAuthBearerServer(parts.verify_token)
+
+
 class SaslSessions:
-    """Sessions of all connections of one address."""
+    """Sessions of all connections of one address.
+
+    At most a given number of connections are about to log in, and of one client's address at most a
+    part of that number (ADDRESS_SHARE). A client that logs in again stays who it is, with the same
+    mechanism. A session ends soon after the user's password is changed or removed, and a login
+    during which that happens is refused. A login whose connection is closed is removed, and proves
+    nothing any more.
+    """
 
     def __init__(self, authenticator: SaslAuthenticator, under_way_max: int) -> None:
         """`under_way_max` is the maximum number of connections that are about to log in."""

@@ -1,7 +1,5 @@
 """Verification of JSON web tokens: signature, issuer, audience and times.
 
-Leaves the message around a token to `oauthbearer`, and the keys to `jwks_cache`.
-
 Invariants: only algorithms with public keys are accepted, whatever a token says, and a key only for
 its own algorithms. Keys come from the operator's document, never from a token. Claims are looked at
 only after the signature. A header that the verifier would have to understand (`crit`) is refused.
@@ -20,8 +18,8 @@ import jwt
 from quire.identity.errors import TokenError
 from quire.identity.principal import Principal
 from quire.identity.sasl.jwks import ALGORITHMS, VerificationKey
+from quire.identity.sasl.mechanism import name_problem
 from quire.identity.sasl.oauthbearer import VerifiedToken
-from quire.identity.sasl.user_names import name_problem
 
 TOKEN_BYTES_MAX: Final = 16_384
 LEEWAY_S: Final = 30.0

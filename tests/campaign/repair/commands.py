@@ -19,7 +19,7 @@ from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from quire.errors import ExitCode
-from quire.operate.repair_summary import RepairSummary, read_summary
+from quire.operate.repair import RepairSummary, read_summary
 from quire.repair.needs import RepairClass
 from tests.campaign.repair.restoration import Left
 

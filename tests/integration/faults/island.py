@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from metadata.ids import BookieId
-from quire.bench.delaying_proxy import DelayingProxy
+from quire.bench.injection import DelayingProxy
 from quire.local.child_process import ChildProcess
 from tests.until import WAIT_S
 

@@ -20,9 +20,8 @@ from metadata.security.rights_record import checked_rights
 from metadata.security.securing import Securing
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.zookeeper.store import open_store
-from quire.bench.delaying_proxy import DelayingProxy
-from quire.identity.server_tls import ClientCertificates, server_context
-from quire.identity.tls import TlsFiles
+from quire.bench.injection import DelayingProxy
+from quire.identity.tls import ClientCertificates, TlsFiles, server_context
 from quire.local.development_certificates import DevelopmentAuthority
 from tests.integration.metadata.conftest import TICK_MS
 from tests.integration.metadata.service import ZooKeeperService

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quire.bench.delaying_proxy import DelayingProxy
+from quire.bench.injection import DelayingProxy
 from tests.integration.quire.command import run_quire
 
 SECONDS = 3

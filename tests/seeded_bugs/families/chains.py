@@ -31,7 +31,7 @@ BUGS = (
         ("1.2",),
         (
             Edit(
-                "quire/operate/claims.py",
+                "quire/operate/appends.py",
                 "            _require_unclaimed(found)\n            custom =",
                 "            if found.state is not LedgerState.OPEN:\n"
                 "                _require_unclaimed(found)\n"

@@ -14,12 +14,12 @@ BUGS = (
         ("9.8",),
         (
             Edit(
-                "quire/repair/unnamed_bookies.py",
+                "quire/repair/ledger_reads.py",
                 "            if state in EMPTIED and not self._index.count_naming(each)\n",
                 "            if state in EMPTIED\n",
             ),
             Edit(
-                "quire/repair/unnamed_bookies.py",
+                "quire/repair/ledger_reads.py",
                 "            return None if is_named else change\n",
                 "            return change\n",
             ),

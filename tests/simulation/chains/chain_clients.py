@@ -26,7 +26,7 @@ from ledger_client.client_services import ClientServices
 from ledger_client.ledger_calls import NewLedger
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import UNCLAIMED_NAME, LedgerState
-from quire.operate.claims import create_unclaimed_by, writer_claimed_by
+from quire.operate.appends import create_unclaimed_by, writer_claimed_by
 from tests.simulation.chains.answers import ChainAnswers
 from tests.simulation.cluster import Cluster
 from tests.simulation.nodes import ClientNode, Work
@@ -153,7 +153,7 @@ async def claim_ledgers(node: ClientNode, client: LedgerClient, rng: random.Rand
 
     Clients that create ledgers without a writer, and claim those that others created.
 
-    Source: `quire/operate/claims.py`.
+    Source: `quire/operate/appends.py`.
     """
     cluster = node.cluster
     services = await client._session.services()

@@ -3,7 +3,7 @@
 Leaves the rest of a plan to `tests.simulation.plan`. A separate generator draws these values, so
 that the plans of all other seeds are the same with and without them.
 
-Source: Spark design, "Writing: exactly once"; `quire/operate/claims.py`.
+Source: Spark design, "Writing: exactly once"; `quire/operate/appends.py`.
 """
 
 import random

@@ -83,7 +83,7 @@ class ReadingChecker(Checker):
 class OneWriterChecker(Checker):
     """A ledger has one writer for life, and one that is not claimed has none.
 
-    Source: protocol rules 1.1 and 4.1; `quire/operate/claims.py`.
+    Source: protocol rules 1.1 and 4.1; `quire/operate/appends.py`.
     """
 
     name = "one writer"

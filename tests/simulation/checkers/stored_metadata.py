@@ -15,8 +15,8 @@ from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerSta
 from metadata.paths import CLIENTS, client_path
 from metadata.store.memory import MemoryMetadataServer
 from metadata.store.memory_tree import NodeChange
+from quire.repair.attempts import Outcome
 from quire.repair.open_ledger_repair import OpenLedgerRepair
-from quire.repair.outcome import Outcome
 from quire.repair.standing import Standings
 from tests.simulation.checkers.bookie_answers import DISTINCT_BYTES
 from tests.simulation.checkers.checker import Checker

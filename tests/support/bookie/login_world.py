@@ -24,7 +24,7 @@ from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import NoFaults
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism, new_credential
 from quire.identity.sasl.mechanism import Mechanism, run_at_once
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from tests.support.bookie.running_server import BOOKIE, LIMITS, RunningServer, serve
 from tests.support.bookie.wire_client import WireClient, batch_of, hello
 from tests.until import until

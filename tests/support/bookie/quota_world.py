@@ -21,8 +21,8 @@ from bookie.wire.messages import AttachLedger, HelloReply, Reply, Request, Statu
 from metadata.ids import LedgerId
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey, entity_of
-from quire.identity.certificate_names import MappingRule
-from quire.server.pause import Pause
+from quire.identity.principal import MappingRule
+from quire.server.connection import Pause
 from quire.server.server_log import ServerLog
 from tests.fuzz.memory_transport import MemoryTransport
 from tests.simulation.loop import run_simulation, simulation_loop

@@ -8,7 +8,7 @@ from typing import TypeVar
 from bookie.config import KIB, StorageConfig
 from bookie.storage.answers import ReadResult
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.horizon import StandingReader
+from bookie.storage.horizon import LedgerStatusReader
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
@@ -39,7 +39,7 @@ class Bench:
         self,
         seed: int = 1,
         config: StorageConfig = SMALL,
-        read_standing: StandingReader | None = None,
+        read_standing: LedgerStatusReader | None = None,
     ) -> None:
         self.rng = random.Random(f"bench {seed}")
         self.platter = Platter()

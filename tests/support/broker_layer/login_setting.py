@@ -33,12 +33,12 @@ from broker_layer.server.exchange import Exchange, RawHandler, RequestTasks
 from broker_layer.server.quotas import ClientQuotas
 from broker_layer.server.server_limits import BrokerCounters, BrokerLimits
 from metadata.security.quota_set import QuotaSet
-from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
 from quire.identity.sasl.mechanism import Mechanism, RunSlow, SaslClientExchange
 from quire.identity.sasl.oauthbearer import VerifyToken
 from quire.identity.sasl.plain import PlainClient
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
+from quire.identity.sasl.sessions import SaslAuthenticator, SaslParts
 from quire.server.server_log import ServerLog
 from tests.support.security.sasl_parts import CREDENTIALS, DECOYS, PASSWORD, USERS, run_here
 from tests.until import until

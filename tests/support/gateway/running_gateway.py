@@ -11,9 +11,9 @@ from metadata.gateway.store import GatewayMetadataStore
 from metadata.security.ledger_roles import NO_GRANTS, GrantedRights
 from metadata.store.interface import MetadataStore
 from quire.gateway.gateway_context import GatewayContext
+from quire.gateway.gateway_process import GatewayServer
 from quire.gateway.limits import GatewayCounters, GatewayLimits
 from quire.gateway.requests import MetadataRequests
-from quire.gateway.server import GatewayServer
 from quire.gateway.sessions import Sessions
 from quire.server.server_log import ServerLog
 

@@ -9,9 +9,9 @@ from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from metadata.repair.settings import RepairSettings
 from metadata.repair.status import BlockedTotal, RepairStatus, UrgencyTotal
-from quire.console.survey import Shapes, Surveyed
+from quire.console.cluster_metrics import Shapes, Surveyed
 from quire.operate.health import Health, LedgerCounts
-from quire.operate.repair_summary import RepairSummary
+from quire.operate.repair import RepairSummary
 
 
 def sample_survey(

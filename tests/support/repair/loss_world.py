@@ -8,8 +8,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import bookie_path
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
-from quire.repair.losses.acceptance import LossParts
-from quire.repair.losses.survey import LossSurvey
+from quire.repair.losses import LossParts, LossSurvey
 from tests.support.ledger_client.ledger_world import LedgerWorld
 from tests.support.ledger_client.memory_bookies import MemoryBookies
 

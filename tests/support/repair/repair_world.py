@@ -24,7 +24,7 @@ from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.repair.settings_store import RepairSettingsStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_tree import NodeChange, parent_of
-from quire.repair.losses.acceptance import LossParts
+from quire.repair.losses import LossParts
 from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model

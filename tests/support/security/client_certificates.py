@@ -4,8 +4,7 @@ import shutil
 import ssl
 from pathlib import Path
 
-from quire.identity.server_tls import ClientCertificates, server_context
-from quire.identity.tls import TlsFiles
+from quire.identity.tls import ClientCertificates, TlsFiles, server_context
 from quire.local.development_certificates import DevelopmentAuthority, NamedFiles
 from quire.server.process import wall_clock_ms
 

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Final
 
 from quire.identity.errors import SaslError
-from quire.identity.sasl.credential_forms import CredentialForm, CredentialForms
 from quire.identity.sasl.credentials import (
     SALT_BYTES,
+    CredentialForm,
+    CredentialForms,
+    Decoys,
     ScramCredential,
     ScramMechanism,
     credential_of,
     salted_password,
 )
-from quire.identity.sasl.decoys import Decoys
 from quire.identity.sasl.mechanism import Answer, SaslClientExchange, SaslExchange
 
 SALT: Final = b"0123456789abcdef"

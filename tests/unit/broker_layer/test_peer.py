@@ -18,8 +18,8 @@ from broker_layer.peer import (
     PeerError,
     Peers,
 )
-from quire.identity import renewed_tls
-from quire.identity.renewed_tls import RenewedContext
+from quire.identity import tls as renewed_tls
+from quire.identity.tls import RenewedContext
 from tests.support.security.client_certificates import RenewedFiles
 
 HEADER = struct.Struct(">hhih")

@@ -13,7 +13,7 @@ from ledger_client.digest import LedgerKeys
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.repair.repair_key import read_or_create_repair_key
-from quire.repair.ledger_access import read_master_key
+from quire.repair.attempts import read_master_key
 from quire.repair.ledger_repair import NO_KEY
 from tests.support.bookie.bookie_machine import Machine, Running
 

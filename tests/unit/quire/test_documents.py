@@ -12,9 +12,9 @@ from bookie.server.metrics import BookieMetrics
 from bookie.server.server_limits import ServerCounters
 from broker_layer.kafka.versions import ADVERTISED
 from metadata.repair.scrub import NEVER_SCRUBBED
-from quire.cli.bookie.verbs import parser
+from quire.cli.bookie_verbs import parser
 from quire.cli.main import parser_of
-from quire.server.process_metrics import ProcessMetrics
+from quire.server.metrics import ProcessMetrics
 from tests.support.bookie.manual_storage import ManualStorage
 
 ROOT = Path(__file__).parents[3]

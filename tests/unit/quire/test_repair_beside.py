@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bookie.options import BookieOptions
-from quire.cli.repair.verbs import parser
+from quire.cli.repair_verbs import parser
 from quire.local.bookie_group import repair_command
 
 

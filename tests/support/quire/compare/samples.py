@@ -1,9 +1,8 @@
 """Made-up results of runs, for tests of code that reads results."""
 
 from quire.bench.durability import LedgerSafety
-from quire.bench.histogram import Histogram
 from quire.bench.injection import InjectionMark
-from quire.bench.measuring import AppendGap, AtAckQuorum, MemberChange, Slice, Zones
+from quire.bench.measuring import AppendGap, AtAckQuorum, Histogram, MemberChange, Slice, Zones
 from quire.bench.results import Cell, PerSecond, RunResult, Takeover
 
 

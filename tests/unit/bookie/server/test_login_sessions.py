@@ -20,8 +20,7 @@ from bookie.wire.messages import (
 )
 from quire.identity.sasl.mechanism import REFUSED
 from quire.identity.sasl.sessions import CHANGED
-from quire.server.audit_log import LOGGER
-from quire.server.server_log import JsonFormatter
+from quire.server.server_log import AUDIT_LOGGER, JsonFormatter
 from tests.support.bookie.login_world import (
     BEGIN,
     PATIENT,
@@ -190,13 +189,13 @@ async def test_a_user_that_is_named_as_those_that_proved_nothing_has_no_principa
 async def test_refusals_are_in_the_audit_log(
     world: LoginWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, LOGGER):
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
         client, _ = await world.greet()
         await world.log_in(client, "alice", "guess")
         client, _ = await world.greet()
         await client.request(BeginLogin("PLAIN", b"\0alice\0guess"))
         await world.greet(0)
-    lines = [JsonFormatter().format(each) for each in caplog.records if each.name == LOGGER]
+    lines = [JsonFormatter().format(each) for each in caplog.records if each.name == AUDIT_LOGGER]
     found = [(each["act"], each["result"], each["who"]) for each in map(json.loads, lines)]
     assert found == [
         ("login", "refused", "unknown"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from bookie.storage.admission import Admission
-from bookie.storage.horizon import Standing
+from bookie.storage.horizon import LedgerStatus
 from bookie.storage.ledgers import Ledgers
 from bookie.wire.messages import Status
 from metadata.ids import ENTRY_ID_MAX, LedgerId
@@ -27,7 +27,7 @@ class Parts:
     takes_recovery_adds: bool = True
     may_have_lost_fences: bool = False
     failure: Exception | None = None
-    standings: dict[int, Standing] = field(default_factory=dict)
+    standings: dict[int, LedgerStatus] = field(default_factory=dict)
     ledgers: Ledgers = field(default_factory=lambda: Ledgers(hot_max=10))
     log_failure: Exception | None = None
 
@@ -122,17 +122,17 @@ def test_an_unknown_ledger_may_have_been_fenced_in_what_was_lost() -> None:
 @pytest.mark.parametrize(
     ("standing", "add", "recovery"),
     [
-        (Standing.OPEN_HERE, None, None),
-        (Standing.ENDED, Status.FENCED, None),
-        (Standing.GONE, Status.DELETED, Status.DELETED),
-        (Standing.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN),
+        (LedgerStatus.OPEN_HERE, None, None),
+        (LedgerStatus.ENDED, Status.FENCED, None),
+        (LedgerStatus.GONE, Status.DELETED, Status.DELETED),
+        (LedgerStatus.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN),
         (None, Status.UNKNOWN, Status.UNKNOWN),
     ],
 )
 def test_below_the_horizon_the_standing_of_a_ledger_decides(
-    standing: Standing | None, add: Status | None, recovery: Status | None
+    standing: LedgerStatus | None, add: Status | None, recovery: Status | None
 ) -> None:
-    standings: dict[int, Standing] = {}
+    standings: dict[int, LedgerStatus] = {}
     if standing is not None:
         standings = {UNKNOWN: standing, KNOWN: standing}
     parts = Parts(standings=standings)

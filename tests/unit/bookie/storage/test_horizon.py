@@ -10,7 +10,7 @@ import pytest
 from bookie.files.disk import StoreTransaction
 from bookie.index import stored_states
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.horizon import Standing, trim_tombstones
+from bookie.storage.horizon import LedgerStatus, trim_tombstones
 from bookie.storage.ledgers import Ledgers
 from bookie.wire.messages import Status
 from metadata.errors import StoreUnavailableError
@@ -31,19 +31,19 @@ class Metadata:
     """Answers of the metadata service, and the number of reads."""
 
     def __init__(self) -> None:
-        self.standings: dict[int, Standing] = {}
+        self.standings: dict[int, LedgerStatus] = {}
         self.asked: list[int] = []
         self.is_silent = False
         self.is_down = False
 
-    async def read(self, ledger_id: LedgerId) -> Standing:
+    async def read(self, ledger_id: LedgerId) -> LedgerStatus:
         self.asked.append(ledger_id)
         if self.is_silent:
             await asyncio.Event().wait()
         if self.is_down:
             raise StoreUnavailableError("zk", "no connection")
         await asyncio.sleep(0.01)
-        return self.standings.get(ledger_id, Standing.GONE)
+        return self.standings.get(ledger_id, LedgerStatus.GONE)
 
 
 def bench(metadata: Metadata, tombstones_max: int = 2) -> Bench:
@@ -95,15 +95,15 @@ def test_deleted_ledgers_do_not_come_back() -> None:
 @pytest.mark.parametrize(
     ("standing", "ordinary", "recovery"),
     [
-        (Standing.GONE, Status.DELETED, Status.DELETED),
-        (Standing.OPEN_HERE, Status.OK, Status.OK),
-        (Standing.OPEN_ELSEWHERE, Status.UNKNOWN, Status.OK),
-        (Standing.ENDED, Status.FENCED, Status.OK),
-        (Standing.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN),
+        (LedgerStatus.GONE, Status.DELETED, Status.DELETED),
+        (LedgerStatus.OPEN_HERE, Status.OK, Status.OK),
+        (LedgerStatus.OPEN_ELSEWHERE, Status.UNKNOWN, Status.OK),
+        (LedgerStatus.ENDED, Status.FENCED, Status.OK),
+        (LedgerStatus.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN),
     ],
 )
 def test_metadata_is_read_for_an_unknown_ledger_below_the_horizon(
-    standing: Standing, ordinary: Status, recovery: Status
+    standing: LedgerStatus, ordinary: Status, recovery: Status
 ) -> None:
     async def main() -> None:
         metadata = Metadata()
@@ -255,7 +255,7 @@ def test_a_ledger_below_the_horizon_that_is_held_keeps_its_entries() -> None:
         metadata = Metadata()
         made = bench(metadata, 0)
         storage = await trimmed(made, metadata)
-        metadata.standings = {3: Standing.OPEN_HERE}
+        metadata.standings = {3: LedgerStatus.OPEN_HERE}
         for first in range(0, 40, 4):
             assert await add(storage, make_run(3, first, 4, size=50)) is Status.OK
             assert await add(storage, make_run(LAST, 4 + first, 4, size=200)) is Status.OK

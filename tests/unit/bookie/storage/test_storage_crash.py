@@ -16,7 +16,7 @@ from bookie.errors import BookieError
 from bookie.log import records
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
-from bookie.storage.horizon import Standing
+from bookie.storage.horizon import LedgerStatus
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.loop import run_simulation, simulation_loop
@@ -133,10 +133,10 @@ async def check_all(storage: BookieStorage, model: dict[int, Known]) -> None:
             assert all(entry_id in held for entry_id in known.acknowledged)
 
 
-async def standing(known: Known) -> Standing:
+async def standing(known: Known) -> LedgerStatus:
     """Answer for the metadata service: a ledger that may be deleted has no metadata."""
     await asyncio.sleep(0.001)
-    return Standing.GONE if known.delete_tried else Standing.OPEN_HERE
+    return LedgerStatus.GONE if known.delete_tried else LedgerStatus.OPEN_HERE
 
 
 async def live(bench: Bench, model: dict[int, Known]) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker_layer.control.ledger_health import TOO_FEW, Shortage, ledger_copies, shortage_of
+from broker_layer.control.ledger_health import TOO_FEW, LedgerShortage, ledger_copies, shortage_of
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
     Fragment,
@@ -23,7 +23,7 @@ LEDGER = ledger_of((0, (A, B, C)), (60, (A, B, D))).with_closed(
 IN_SYNC = replace(LEDGER, quorum=QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC))
 
 
-def shortage(ledger: LedgerMetadata, *away: BookieId) -> Shortage | None:
+def shortage(ledger: LedgerMetadata, *away: BookieId) -> LedgerShortage | None:
     copies = ledger_copies(ledger)
     assert copies is not None
     return shortage_of(ledger.ledger_id, copies, lambda each: "is away" if each in away else "")
@@ -41,7 +41,9 @@ def shortage(ledger: LedgerMetadata, *away: BookieId) -> Shortage | None:
 def test_entries_of_fragments_with_a_bookie_that_is_away_are_short(
     away: list[BookieId], entries: int, size: int, why: str
 ) -> None:
-    assert shortage(LEDGER, *away) == Shortage(LEDGER.ledger_id, why, tuple(away), entries, size)
+    assert shortage(LEDGER, *away) == LedgerShortage(
+        LEDGER.ledger_id, why, tuple(away), entries, size
+    )
 
 
 def test_a_ledger_with_all_its_copies_lacks_nothing() -> None:
@@ -68,7 +70,7 @@ def test_entries_whose_loss_was_accepted_need_no_copies() -> None:
 def test_a_closed_in_sync_ledger_with_too_few_members_is_short() -> None:
     fragments = (Fragment(EntryId(0), (A, B)),)
     found = shortage(replace(IN_SYNC, fragments=fragments))
-    assert found == Shortage(LEDGER.ledger_id, TOO_FEW, (), 100, 1000)
+    assert found == LedgerShortage(LEDGER.ledger_id, TOO_FEW, (), 100, 1000)
 
 
 def test_the_copies_of_a_ledger_that_is_not_closed_are_not_known() -> None:

@@ -47,8 +47,8 @@ from broker_layer.security.audited_handlers import (
     audited,
 )
 from quire.identity.principal import Principal
-from quire.server.audit_log import AuditLog
 from quire.server.overriding import override
+from quire.server.server_log import AuditLog
 
 CONTEXT = RequestContext(1, "", "10.0.0.7", "SSL", 1, Principal("ann"))
 GOOD, BAD = int(ErrorCode.NONE), int(ErrorCode.INVALID_REQUEST)

@@ -16,7 +16,7 @@ from metadata.security.acls import (
     ResourceType,
 )
 from quire.identity.principal import ANONYMOUS, Principal
-from quire.server.audit_log import LOGGER, AuditLog
+from quire.server.server_log import AUDIT_LOGGER, AuditLog
 from tests.support.broker_layer.memory_acls import MemoryAcls
 
 ALICE, BOB = Principal("alice"), Principal("bob")
@@ -123,7 +123,7 @@ def test_the_listener_of_brokers_has_the_rights_of_brokers_only(lists: MemoryAcl
 
 def test_refusals_are_in_the_audit_log(lists: MemoryAcls, caplog: pytest.LogCaptureFixture) -> None:
     mine = rights(lists, BOB)
-    with caplog.at_level(logging.INFO, LOGGER):
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
         assert not mine.may(READ, TOPIC, "a")
         assert not caplog.records
         assert not mine.check(READ, TOPIC, "a")

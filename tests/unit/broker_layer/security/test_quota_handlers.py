@@ -27,7 +27,7 @@ from broker_layer.security.client_admin import QuotaHandlers
 from metadata.security.quota_store import QuotaStore, QuotaTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.identity.principal import Principal
-from quire.server.audit_log import AuditLog
+from quire.server.server_log import AuditLog
 from tests.support.metadata.scripted_faults import ScriptedFaults
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from metadata.security.user_store import UserStore, UserTable
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.identity.principal import Principal
 from quire.identity.sasl.credentials import ScramMechanism, credential_of, salted_password
-from quire.server.audit_log import AuditLog
+from quire.server.server_log import AuditLog
 from tests.support.metadata.scripted_faults import ScriptedFaults
 
 if TYPE_CHECKING:

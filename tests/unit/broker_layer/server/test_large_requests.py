@@ -18,8 +18,9 @@ from broker_layer.server.produce import (
     ProduceService,
 )
 from broker_layer.server.produce_verification import Verified
-from quire.server import connection, step_turns
-from quire.server.step_turns import LARGE_BYTES
+from quire.server import connection
+from quire.server import connection_context as step_turns
+from quire.server.connection_context import LARGE_BYTES
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import Ask, Wanted, batch, serving
 from tests.support.loop_passes import counting_passes

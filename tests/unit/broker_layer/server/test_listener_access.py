@@ -9,8 +9,7 @@ import pytest
 from typing_extensions import override  # `typing` has it from 3.12 on
 
 from broker_layer.server.access import ListenerAccess
-from quire.identity.certificate_names import DEFAULT_RULES, parse_mapping_rules
-from quire.identity.principal import ANONYMOUS, Principal
+from quire.identity.principal import ANONYMOUS, DEFAULT_RULES, Principal, parse_mapping_rules
 from quire.local.secure_directory import SecureDirectory
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog

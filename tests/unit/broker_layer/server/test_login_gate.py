@@ -38,15 +38,13 @@ from broker_layer.server.connections import BrokerServer
 from broker_layer.server.listeners import ListenerAddress
 from broker_layer.server.server_limits import BrokerLimits
 from quire.identity.principal import Principal
-from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.credentials import ScramMechanism
 from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange
 from quire.identity.sasl.oauthbearer import OAuthBearerClient, VerifiedToken
 from quire.identity.sasl.plain import PlainClient
-from quire.identity.sasl.scram_client import ScramClient
-from quire.identity.sasl.sessions import LOGIN_S_MAX
-from quire.server.audit_log import LOGGER
-from quire.server.server_log import JsonFormatter, ServerLog
+from quire.identity.sasl.scram import ScramClient
+from quire.identity.sasl.sessions import LOGIN_S_MAX, SaslAuthenticator, SaslParts
+from quire.server.server_log import AUDIT_LOGGER, JsonFormatter, ServerLog
 from tests.support.broker_layer.memory_topics import MemoryTopics
 from tests.support.broker_layer.served_broker import Client
 from tests.support.security.sasl_parts import DECOYS, PASSWORD, USERS, find, run_here
@@ -311,13 +309,13 @@ async def test_the_number_of_logins_under_way_is_limited(monkeypatch: pytest.Mon
 
 async def test_refusals_are_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(enabled=[Mechanism.SCRAM_SHA_256]) as server:
-        with caplog.at_level(logging.INFO, LOGGER):
+        with caplog.at_level(logging.INFO, AUDIT_LOGGER):
             client = await server.connect()
             answer = await log_in(client, scram(password="guess"))
             assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             client = await server.connect()
             assert await shake_hands(client, Mechanism.PLAIN)
-    lines = [JsonFormatter().format(each) for each in caplog.records if each.name == LOGGER]
+    lines = [JsonFormatter().format(each) for each in caplog.records if each.name == AUDIT_LOGGER]
     found = [(each["act"], each["result"], each["who"]) for each in map(json.loads, lines)]
     assert found == [("login", "refused", "unknown")] * 2
     assert "guess" not in "".join(lines)

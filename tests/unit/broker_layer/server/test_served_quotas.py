@@ -9,7 +9,7 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.server_limits import BrokerLimits
 from metadata.security.quota_set import QuotaSet
 from metadata.security.quotas import QuotaKey, entity_of
-from quire.server.pause import Pause
+from quire.server.connection import Pause
 from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
 from tests.support.broker_layer.served_broker import (
     Ask,

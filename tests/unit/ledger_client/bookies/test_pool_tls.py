@@ -13,8 +13,8 @@ from bookie.wire.messages import Pong, Status
 from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
-from quire.identity import renewed_tls
-from quire.identity.renewed_tls import ContextSource, RenewedContext, fixed
+from quire.identity import tls as renewed_tls
+from quire.identity.tls import ContextSource, RenewedContext, fixed
 from tests.support.ledger_client.pool_setting import Outcomes, send
 from tests.support.ledger_client.scripted_bookie import ScriptedAddresses, ScriptedBookie
 from tests.support.security.client_certificates import RenewedFiles

@@ -8,8 +8,7 @@ from metadata.errors import StoreUnavailableError
 from metadata.paths import USERS
 from metadata.security.user_store import USER_KIND, UserStore, UserTable
 from metadata.store.memory import MemoryMetadataStore
-from quire.identity.sasl.credential_forms import TOOLS, form_of
-from quire.identity.sasl.credentials import ScramMechanism
+from quire.identity.sasl.credentials import TOOLS, ScramMechanism, form_of
 from tests.support.metadata.scripted_faults import ScriptedFaults, reads_of
 from tests.support.metadata.users import credential
 from tests.until import until

@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.bench.histogram import VALUE_MAX_US, Histogram, bucket_of, greatest_in
+from quire.bench.measuring import VALUE_MAX_US, Histogram, bucket_of, greatest_in
 
 VALUES = st.lists(st.integers(0, VALUE_MAX_US) | st.integers(0, 5_000), min_size=1, max_size=200)
 SHARES = st.floats(0.0, 1.0)

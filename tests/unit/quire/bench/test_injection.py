@@ -5,8 +5,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from quire.bench import faults as f
-from quire.bench.delaying_proxy import DelayingProxy
-from quire.bench.injection import Injector
+from quire.bench.injection import DelayingProxy, Injector
 from quire.bench.scenarios import Step
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from metadata.paths import bookie_path
 from metadata.registry.registration import REGISTRATION_CODEC, BookieRegistration
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from quire.bench.delaying_proxy import redirected
+from quire.bench.injection import redirected
 
 
 async def test_only_the_address_that_is_redirected_changes() -> None:

@@ -11,7 +11,7 @@ from metadata.repair.settings_store import RepairSettingsStore
 from metadata.security.audit_trail import AuditRecord, AuditTrail
 from quire.cli.audit import recorded
 from quire.cli.main import NOUNS, parser_of
-from quire.cli.metadata.verbs import parser as metadata_parser
+from quire.cli.metadata_verbs import parser as metadata_parser
 from quire.cli.output import Output
 from quire.errors import CommandError, NeedsConsentError, UsageError
 from tests.support.quire.memory_cluster import MemoryCluster

@@ -20,7 +20,7 @@ def test_help_names_every_noun(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_bookies_process_does_not_load_the_client() -> None:
-    program = "import sys, quire.cli.bookie.bookie_server; print(*sys.modules)"
+    program = "import sys, quire.cli.bookie_server; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "bookie.main" in done.stdout.split()

@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from quire.console.paging import asked_number
+from quire.console.templating import asked_number
 
 
 @pytest.mark.parametrize("fields", [{}, {"minutes": ""}, {"minutes": "  "}])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quire.console.bookie_report import conditions_of, storage_figures, sync_times
+from quire.console.pages.bookie_page import conditions_of, storage_figures, sync_times
 
 NAME = "quire_bookie_storage_sync_latency_seconds"
 

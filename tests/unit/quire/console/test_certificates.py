@@ -16,7 +16,7 @@ from quire.console.guard import Guard
 from quire.console.options import ConsoleOptions
 from quire.console.server import ConsoleServer
 from quire.identity.client_file import NO_IDENTITY, read_client_file
-from quire.identity.server_tls import ClientCertificates
+from quire.identity.tls import ClientCertificates
 from quire.local.secure_directory import SecureDirectory
 from quire.server.server_options import TlsMode
 from tests.support.quire.console import Browser, path_of

@@ -4,7 +4,7 @@ import asyncio
 
 from metadata.repair.lifecycle import Lifecycle
 from quire.console.options import ConsoleOptions
-from quire.console.paging import ROWS_PER_PAGE
+from quire.console.templating import ROWS_PER_PAGE
 from tests.support.quire.console import Browser, open_console
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger

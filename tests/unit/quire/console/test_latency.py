@@ -15,13 +15,13 @@ from quire.console.latency import (
     TABLE_ROWS_MAX,
     WIDTH,
     AppendRing,
+    Happened,
     Mark,
     Sample,
     Strip,
     latency_strips,
     latency_view,
 )
-from quire.console.ledger.timeline import Happened
 from tests.support.sample_ledgers import closed_ledger
 
 A, B, C = (BookieId(each) for each in "abc")

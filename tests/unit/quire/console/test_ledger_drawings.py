@@ -6,19 +6,23 @@ from xml.etree import ElementTree as ET
 
 from metadata.ids import ENTRY_ID_MAX, BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
-from quire.console.drawings import (
+from quire.console.safety import (
     DRAWN_MAX,
+    Column,
+    Held,
+    Zone,
+    ZoneRange,
     definitions,
     draw_entry_grid,
     draw_fragment_map,
+    map_of,
+    parts,
     safety_strip,
     width_of,
+    window_of,
 )
-from quire.console.drawings import NARROWEST_RANGE as NARROWEST
-from quire.console.drawings import STRIP_WIDTH as WIDTH
-from quire.console.ledger.fragment_cells import Column, map_of, window_of
-from quire.console.ledger.parts import Held, parts
-from quire.console.ledger.zones import Zone, ZoneRange
+from quire.console.safety import NARROWEST_RANGE as NARROWEST
+from quire.console.safety import STRIP_WIDTH as WIDTH
 from tests.support.sample_ledgers import bookies, closed_ledger
 
 A, B, C = bookies("abc")

@@ -5,7 +5,7 @@ from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.settings_store import RepairSettingsStore
 from quire.console.options import ConsoleOptions
-from quire.console.paging import ROWS_PER_PAGE
+from quire.console.templating import ROWS_PER_PAGE
 from tests.support.quire.console import open_console
 from tests.support.quire.memory_cluster import CREATED_MS, MemoryCluster
 from tests.support.sample_ledgers import closed_ledger

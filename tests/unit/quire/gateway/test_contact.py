@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from metadata.errors import StoreUnavailableError
-from quire.gateway.contact import Contact
+from quire.gateway.gateway_context import Contact
 
 
 class Service:

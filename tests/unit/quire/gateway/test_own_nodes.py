@@ -5,7 +5,7 @@ import pytest
 from metadata.ids import Version
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.interface import CompareAndSet, Create, Delete, Stored
-from quire.gateway.own_nodes import OwnNodes
+from quire.gateway.sessions import OwnNodes
 
 PATH = "/clients/client-1"
 OWN_SESSION, OTHER_SESSION = 7, 8

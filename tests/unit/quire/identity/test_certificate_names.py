@@ -2,8 +2,13 @@
 
 import pytest
 
-from quire.identity.certificate_names import parse_mapping_rules, principal_of, subject_text
-from quire.identity.principal import ANONYMOUS, Principal
+from quire.identity.principal import (
+    ANONYMOUS,
+    Principal,
+    parse_mapping_rules,
+    principal_of,
+    subject_text,
+)
 
 ALICE = {
     "subject": (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quire.identity.errors import CertificateError
-from quire.identity.refused_certificates import RefusedCertificates
+from quire.identity.tls import RefusedCertificates
 
 
 class Connection:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from quire.identity.errors import CertificateError
-from quire.identity.renewed_tls import RenewedContext, fixed
-from quire.identity.tls import FILES_CHECK_S, TlsFiles
+from quire.identity.tls import FILES_CHECK_S, RenewedContext, TlsFiles, fixed
 from tests.support.security.client_certificates import RenewedFiles
 
 WRITTEN_S = 1_000.0

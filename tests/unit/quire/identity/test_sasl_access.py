@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from quire.identity.client_file import ClientFile, parse_client_file
+from quire.identity.client_file import ClientFile, kafka_settings, parse_client_file
 from quire.identity.errors import ClientFileError, SecretError
-from quire.identity.kafka_settings import kafka_settings
 from quire.identity.sasl.mechanism import Mechanism
 from quire.identity.sasl.plain import PlainClient
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from quire.identity.sasl_access import SaslAccess, sasl_access
 from quire.identity.tls import TlsFiles
 from tests.support.security.sasl_parts import run_here

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from quire.identity.fair_queue import FairQueue, QueueFullError
-from quire.identity.shares import Shares, network_of
+from quire.identity.shares import FairQueue, QueueFullError, Shares, network_of
 
 
 def test_a_holder_has_at_most_its_share() -> None:

@@ -9,8 +9,13 @@ import pytest
 from cryptography import x509
 
 from quire.identity.errors import CertificateError, SecretError
-from quire.identity.server_tls import ClientCertificates, ServerTls, server_context
-from quire.identity.tls import TlsFiles, client_context
+from quire.identity.tls import (
+    ClientCertificates,
+    ServerTls,
+    TlsFiles,
+    client_context,
+    server_context,
+)
 from quire.local.development_certificates import CERTIFICATE_DAYS, CLOCK_SKEW, DevelopmentAuthority
 
 NONE, REQUIRED = ClientCertificates.NONE, ClientCertificates.REQUIRED

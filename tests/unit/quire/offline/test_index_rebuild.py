@@ -18,6 +18,7 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.opening import INDEX_NAME
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
+from quire.cli.bookie_server import check_directory
 from quire.offline.index_rebuild import (
     NEW_NAME,
     IndexUnprovenError,
@@ -25,7 +26,6 @@ from quire.offline.index_rebuild import (
     rebuild_index,
     swap_index,
 )
-from quire.operate.bookie_check import check_directory
 from tests.simulation.disk import CrashableDisk
 from tests.simulation.index_store import MemoryStore, MemoryTransaction
 from tests.support.bookie.batches import make_run, payload_of

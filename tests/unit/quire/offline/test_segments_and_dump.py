@@ -4,6 +4,7 @@ from bookie.log import records
 from bookie.log.segments import StartFiles
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
+from quire.cli.bookie_server import LogReport, _check_log
 from quire.offline.segments import (
     DAMAGE,
     DumpedRecord,
@@ -11,7 +12,6 @@ from quire.offline.segments import (
     dump_records,
     report_segments,
 )
-from quire.operate.bookie_check import LogReport, _check_log
 from tests.simulation.disk import CrashableDisk
 from tests.support.bookie.batches import make_run, payload_of
 from tests.support.bookie.storage_fixture import KEY, Bench, add, simulate

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from quire.cli import cluster as bundle_module
+from quire.cli.cluster import Bundle
 from quire.errors import UsageError
-from quire.operate import bundle as bundle_module
-from quire.operate.bundle import Bundle
 
 
 def parts(path: Path) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from ledger_client.client_services import ClientServices
 from ledger_client.ledger_calls import NewLedger
 from metadata.ids import ClientId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata
-from quire.operate.claims import CLAIMS_MAX, create_unclaimed_by, writer_claimed_by
+from quire.operate.appends import CLAIMS_MAX, create_unclaimed_by, writer_claimed_by
 from tests.support.ledger_client.cluster import TestCluster
 
 

@@ -15,7 +15,7 @@ from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.settings import DEFAULTS
-from quire.operate.repair_explanation import NO_COPY, Explanation, Unrepaired, damaged_parts, job_of
+from quire.operate.repair import NO_COPY, Explanation, Unrepaired, damaged_parts, job_of
 from quire.repair.bad_entries import bad_entries
 from quire.repair.needs import RepairClass
 from tests.support.sample_ledgers import IN_SYNC, bookies, closed_ledger, open_ledger

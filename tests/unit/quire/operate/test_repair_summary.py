@@ -17,7 +17,7 @@ from metadata.repair.status import (
     RepairStatus,
     UrgencyTotal,
 )
-from quire.operate.repair_summary import RepairSummary, claim_as_json, scrub_text, urgency_text
+from quire.operate.repair import RepairSummary, claim_as_json, scrub_text, urgency_text
 from quire.repair.needs import RepairClass
 
 NOW_MS = 1_700_000_000_000

@@ -1,6 +1,6 @@
 """The sentence about a rolling upgrade, and the oldest version."""
 
-from quire.operate.server_versions import (
+from quire.cli.cluster import (
     NAMED_MAX,
     ServerVersion,
     oldest_build,

@@ -9,7 +9,7 @@ from metadata.errors import StoreUnavailableError
 from metadata.ids import LedgerId, Version
 from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobState
-from quire.repair.ledger_pass import LedgerPass
+from quire.repair.ledger_reads import LedgerReads
 from tests.support.repair.repair_world import World, play
 from tests.support.repair.replicas import end, start_again
 
@@ -18,7 +18,7 @@ def test_ledgers_that_are_set_aside_come_back_although_a_write_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The change of the cluster that brings them back is seen once."""
-    monkeypatch.setattr("quire.repair.retries.PUBLISHED_MAX", 1)
+    monkeypatch.setattr("quire.repair.publishing.PUBLISHED_MAX", 1)
     failures: list[Job] = []
     fails = False
     change = JobStore.change
@@ -57,16 +57,16 @@ def test_ledgers_that_are_set_aside_come_back_although_a_write_fails(
 
 def test_a_pass_that_fails_stops_no_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quire.repair.auditor.PASS_EVERY_S", 10.0)
-    read_all, passes = LedgerPass.read_all, 0
+    read_all, passes = LedgerReads.read_all, 0
 
-    async def read_once(self: LedgerPass) -> None:
+    async def read_once(self: LedgerReads) -> None:
         nonlocal passes
         passes += 1
         if passes > 1:
             raise StoreUnavailableError("memory", "no answer")
         await read_all(self)
 
-    monkeypatch.setattr(LedgerPass, "read_all", read_once)
+    monkeypatch.setattr(LedgerReads, "read_all", read_once)
 
     async def story(world: World) -> None:
         ids = await world.write(3)
@@ -81,9 +81,9 @@ def test_a_pass_that_fails_stops_no_repair(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_ledger_that_was_repaired_gets_no_job_again_although_a_read_of_it_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read, failed = LedgerPass.read, list[LedgerId]()
+    read, failed = LedgerReads.read, list[LedgerId]()
 
-    async def read_or_fail(self: LedgerPass, ledger_ids: Iterable[LedgerId]) -> None:
+    async def read_or_fail(self: LedgerReads, ledger_ids: Iterable[LedgerId]) -> None:
         wanted = list(ledger_ids)
         if wanted and not failed:
             failed.extend(wanted)
@@ -93,7 +93,7 @@ def test_a_ledger_that_was_repaired_gets_no_job_again_although_a_read_of_it_fail
     async def story(world: World) -> None:
         (ledger_id,) = await world.write(1)
         await world.wait(lambda: False, 100.0)
-        monkeypatch.setattr(LedgerPass, "read", read_or_fail)
+        monkeypatch.setattr(LedgerReads, "read", read_or_fail)
         gone = world.ledger(ledger_id).fragments[0].ensemble[0]
         end(world, gone)
         assert await world.wait(lambda: not world.is_named(gone))

@@ -13,10 +13,9 @@ from metadata.repair.job_store import JobStore
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.settings_store import RepairSettingsStore
+from quire.repair.attempts import Blocked, Outcome, Postponed, Repaired
 from quire.repair.ledger_repair import LedgerRepair, Look
-from quire.repair.outcome import Blocked, Outcome, Postponed, Repaired
-from quire.repair.publishing import REQUESTED
-from quire.repair.retries import SEEN_AFTER_S
+from quire.repair.publishing import REQUESTED, SEEN_AFTER_S
 from quire.repair.worker import BLOCKED_AGAIN_S, LEDGERS_AT_ONCE
 from tests.simulation.nodes import BookieNode
 from tests.support.repair.repair_world import THREE, World, play
@@ -272,7 +271,7 @@ def test_a_job_is_queued_again_although_the_metadata_service_failed(
 def test_many_blocked_ledgers_keep_no_other_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocked ones are smaller, so they are first, and as many as may be published."""
     monkeypatch.setattr("quire.repair.auditor.JOBS_MAX", 2)
-    monkeypatch.setattr("quire.repair.retries.PUBLISHED_MAX", 1)
+    monkeypatch.setattr("quire.repair.publishing.PUBLISHED_MAX", 1)
     all_bookies = Quorum(ensemble=4, write=4, ack=3)
 
     async def story(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from ledger_client.copying import CopyProgress
 from metadata.ids import BookieId, EntryId, LedgerId
-from quire.repair.copied_bytes import CopiedBytes
+from quire.repair.worker import CopiedBytes
 
 
 def progress(first: int, target: str, entries: int, of: int = 4) -> CopyProgress:

@@ -9,9 +9,8 @@ from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import ledger_path
 from metadata.repair.scrub import BadRange
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from quire.repair.damaged_ledgers import DamagedLedgers
 from quire.repair.ledger_index import LedgerIndex
-from quire.repair.ledger_pass import LedgerPass
+from quire.repair.ledger_reads import DamagedLedgers, LedgerReads
 from quire.server.overriding import override
 from tests.support.sample_ledgers import bookies, closed_ledger, open_ledger
 
@@ -52,7 +51,7 @@ async def test_only_what_needs_a_repair_is_returned(ledgers: CountingStore) -> N
     for each in made:
         await ledgers.create(each)
     index = LedgerIndex()
-    damaged = DamagedLedgers(ledgers, LedgerPass(ledgers, index).put)
+    damaged = DamagedLedgers(ledgers, LedgerReads(ledgers, index).put)
     reports: Reports = {
         A: bad((1, 0, 1), (2, 10_000, 10_001), (3, 0, 1), (4, 0, 1), (5, 0, 1)),
         B: bad((1, 1, 1)),
@@ -69,14 +68,14 @@ async def test_a_ledger_of_a_later_release_is_left_out(ledgers: CountingStore) -
     await ledgers.create(closed_ledger("abc", ledger_id=1))
     await ledgers.create(closed_ledger("abc", ledger_id=2))
     await ledgers.store.compare_and_set(ledger_path(LedgerId(1)), b"\x91\x63", Version(0))
-    damaged = DamagedLedgers(ledgers, LedgerPass(ledgers, LedgerIndex()).put)
+    damaged = DamagedLedgers(ledgers, LedgerReads(ledgers, LedgerIndex()).put)
     found = await damaged.read({A: bad((1, 0, 1), (2, 0, 1))})
     assert found == {LedgerId(2): frozenset((A,))}
 
 
 async def test_a_ledger_is_read_again_after_a_change(ledgers: CountingStore) -> None:
     await ledgers.create(closed_ledger("abc", ledger_id=1))
-    damaged = DamagedLedgers(ledgers, LedgerPass(ledgers, LedgerIndex()).put)
+    damaged = DamagedLedgers(ledgers, LedgerReads(ledgers, LedgerIndex()).put)
     assert await damaged.read({A: bad((1, 0, 1), (2, 0, 0))}) == {LedgerId(1): frozenset((A,))}
     ledgers.reads.clear()
     assert await damaged.read({A: bad((1, 10_000, 10_000), (2, 0, 0))}) == {}

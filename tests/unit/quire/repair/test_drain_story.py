@@ -15,8 +15,8 @@ from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.repair.job_store import JobStore
 from metadata.repair.lifecycle import BookieLifecycle, Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
+from quire.repair.attempts import Outcome
 from quire.repair.ledger_repair import LedgerRepair, Look
-from quire.repair.outcome import Outcome
 from quire.repair.standing import Standing
 from quire.repair.worker import LEDGERS_AT_ONCE
 from tests.support.repair.copy_actions import Halt, at_each_action

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from quire.repair.grouped_calls import CALLS_AT_ONCE, call_each
+from quire.repair.ledger_reads import CALLS_AT_ONCE, call_each
 
 
 def test_every_item_is_used_and_few_calls_are_under_way() -> None:

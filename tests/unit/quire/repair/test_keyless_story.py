@@ -14,7 +14,7 @@ from ledger_client.ledger_calls import NewLedger
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.repair.lifecycle import Lifecycle
-from quire.operate.claims import create_unclaimed_by, writer_claimed_by
+from quire.operate.appends import create_unclaimed_by, writer_claimed_by
 from tests.simulation.nodes import ClientNode
 from tests.support.repair.late_adds import add_late
 from tests.support.repair.repair_world import THREE, World, play

@@ -15,8 +15,7 @@ from metadata.repair.jobs import JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from quire.repair.departures import LIMBO_REASON
-from quire.repair.losses.acceptance import LossAcceptance
-from quire.repair.losses.survey import LossSurvey
+from quire.repair.losses import LossAcceptance, LossSurvey
 from quire.repair.needs import RepairClass
 from tests.simulation.disk import Platter
 from tests.simulation.nodes import ClientNode

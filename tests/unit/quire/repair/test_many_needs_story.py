@@ -21,9 +21,9 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.repair.jobs import JobState
 from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.settings_store import RepairSettingsStore
+from quire.repair.attempts import Outcome, Repaired
 from quire.repair.ledger_repair import LedgerRepair, Look
 from quire.repair.needs import RepairClass
-from quire.repair.outcome import Outcome, Repaired
 from tests.simulation.loop import NODE
 from tests.support.repair.copy_actions import Halt, at_each_action
 from tests.support.repair.repair_world import World, play

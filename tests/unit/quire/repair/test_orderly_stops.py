@@ -5,7 +5,7 @@ from metadata.paths import position_path
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
 from metadata.repair.lifecycle import Lifecycle
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from quire.repair.orderly_stops import READS_AT_ONCE, OrderlyStops
+from quire.repair.ledger_reads import CALLS_AT_ONCE, OrderlyStops
 from tests.support.sample_ledgers import bookies
 
 A, B, C, D = bookies("abcd")
@@ -42,6 +42,6 @@ async def test_a_record_of_a_later_release_announces_nothing() -> None:
 
 async def test_many_positions_are_read_in_groups() -> None:
     store = MemoryMetadataStore(MemoryMetadataServer())
-    many = [BookieId(f"bookie-{number}") for number in range(2 * READS_AT_ONCE + 1)]
+    many = [BookieId(f"bookie-{number}") for number in range(2 * CALLS_AT_ONCE + 1)]
     await put(store, *many)
     assert await OrderlyStops(store).among(many, {}, {}) == set(many)

@@ -22,7 +22,7 @@ from metadata.restore.restore_record import (
     RestoreState,
     accept_restore,
 )
-from quire.repair.orderly_stops import OrderlyStops
+from quire.repair.ledger_reads import OrderlyStops
 from quire.repair.standing import Standings
 from quire.repair.worker import RepairWorker
 from tests.simulation.nodes import BookieNode, ClientNode

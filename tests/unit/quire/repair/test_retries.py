@@ -10,7 +10,7 @@ from metadata.registry.registration import BookieRegistration
 from metadata.repair.jobs import Job, JobName, JobState
 from metadata.repair.scrub import BadRange
 from quire.repair.needs import RepairClass
-from quire.repair.retries import PUBLISHED_MAX, SEEN_AFTER_S, Changes, Retries, SetAside
+from quire.repair.publishing import PUBLISHED_MAX, SEEN_AFTER_S, Changes, Retries, SetAside
 from quire.repair.standing import Standing
 from tests.support.sample_ledgers import bookies
 
@@ -190,7 +190,7 @@ def test_ledgers_come_back_when_something_changes() -> None:
 def test_the_number_of_ledgers_that_are_set_aside_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quire.repair.retries.SET_ASIDE_MAX", 3)
+    monkeypatch.setattr("quire.repair.publishing.SET_ASIDE_MAX", 3)
     aside = SetAside()
     removed = aside.look(blocked_jobs(PUBLISHED_MAX + 9))
     assert (len(removed), len(aside.ledgers)) == (3, 3)

@@ -18,10 +18,9 @@ from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.scrub import BadRange, ScrubRecord
 from metadata.repair.scrub_store import ScrubStore
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.repair.losses.acceptance import LossAcceptance
-from quire.repair.losses.survey import LossSurvey
+from quire.repair.losses import LossAcceptance, LossSurvey
 from quire.repair.needs import RepairClass
-from quire.repair.retries import SEEN_AFTER_S
+from quire.repair.publishing import SEEN_AFTER_S
 from tests.simulation.nodes import BookieNode
 from tests.support.repair.repair_world import LONG_S, THREE, World, loss_parts, play
 from tests.support.repair.replicas import end, start_again

@@ -16,8 +16,7 @@ from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from quire.errors import CommandError
 from quire.operate.bookie_changes import remove_all
-from quire.repair.ledger_pass import LedgerPass
-from quire.repair.unnamed_bookies import NEVER_STARTED_AFTER_MS
+from quire.repair.ledger_reads import NEVER_STARTED_AFTER_MS, LedgerReads
 from tests.support.repair.repair_world import World, play
 from tests.support.repair.replicas import check_whole, end, start_again
 
@@ -75,16 +74,16 @@ def test_a_bookie_that_starts_during_the_pass_of_its_removal_is_not_removed(
     seen: list[Lifecycle] = []
 
     async def story(world: World) -> None:
-        cookies, read_all = CookieStore(world.store), LedgerPass.read_all
+        cookies, read_all = CookieStore(world.store), LedgerReads.read_all
 
-        async def read(self: LedgerPass) -> None:
+        async def read(self: LedgerReads) -> None:
             await read_all(self)
             state = await world.state_of(ghost)
             if state is Lifecycle.DRAINED and not seen:
                 seen.append(state)
                 await cookies.compare_and_set(*await cookies.get(ghost))  # its first start
 
-        monkeypatch.setattr(LedgerPass, "read_all", read)
+        monkeypatch.setattr(LedgerReads, "read_all", read)
         ghost = await format_only(world, "bookie-ghost", age_ms=NEVER_STARTED_AFTER_MS)
         assert await world.wait(lambda: bool(seen), 2 * PASS_S)
         await world.wait_for_state(ghost, Lifecycle.LOST)
@@ -101,16 +100,16 @@ def test_a_bookie_is_lost_again_if_the_pass_of_its_removal_cannot_read_a_ledger(
     seen: list[Lifecycle] = []
 
     async def story(world: World) -> None:
-        read_all = LedgerPass.read_all
+        read_all = LedgerReads.read_all
 
-        async def read(self: LedgerPass) -> None:
+        async def read(self: LedgerReads) -> None:
             await read_all(self)
             state = await world.state_of(ghost)
             if seen or state is Lifecycle.DRAINED:
                 seen.append(state)
                 self.unreadable_count += 1
 
-        monkeypatch.setattr(LedgerPass, "read_all", read)
+        monkeypatch.setattr(LedgerReads, "read_all", read)
         ghost = await format_only(world, "bookie-ghost", age_ms=NEVER_STARTED_AFTER_MS)
         assert await world.wait(lambda: bool(seen), 2 * PASS_S)
         await world.wait_for_state(ghost, Lifecycle.LOST)

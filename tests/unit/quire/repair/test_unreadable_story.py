@@ -11,7 +11,7 @@ from metadata.repair.lifecycle import Lifecycle
 from metadata.repair.lifecycle_store import LIFECYCLE_KIND
 from metadata.repair.scrub_store import SCRUB_KIND
 from metadata.repair.settings_store import RepairSettingsStore
-from quire.repair.ledger_pass import LedgerPass
+from quire.repair.ledger_reads import LedgerReads
 from quire.repair.needs import RepairClass
 from tests.support.repair.repair_world import World, play
 from tests.support.repair.replicas import end
@@ -99,17 +99,17 @@ def test_an_unreadable_ledger_keeps_a_bookie_from_being_drained_without_more_pas
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may name the bookie. All ledgers are read at the usual times only."""
-    read, read_all = LedgerPass._read, LedgerPass.read_all
+    read, read_all = LedgerReads._read, LedgerReads.read_all
     unreadable: set[int] = set()
     passes: list[float] = []
 
-    async def failing(self: LedgerPass, ledger_id: LedgerId, *, fresh: bool = False) -> None:
+    async def failing(self: LedgerReads, ledger_id: LedgerId, *, fresh: bool = False) -> None:
         if ledger_id in unreadable:
             self.unreadable_count += 1
         else:
             await read(self, ledger_id, fresh=fresh)
 
-    async def counted(self: LedgerPass) -> None:
+    async def counted(self: LedgerReads) -> None:
         passes.append(asyncio.get_running_loop().time())
         await read_all(self)
 
@@ -119,8 +119,8 @@ def test_an_unreadable_ledger_keeps_a_bookie_from_being_drained_without_more_pas
         known = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
         idle = next(each for each in known if not world.is_named(each))
         monkeypatch.setattr("quire.repair.auditor.PASS_EVERY_S", 60.0)
-        monkeypatch.setattr(LedgerPass, "read_all", counted)
-        monkeypatch.setattr(LedgerPass, "_read", failing)
+        monkeypatch.setattr(LedgerReads, "read_all", counted)
+        monkeypatch.setattr(LedgerReads, "_read", failing)
         await world.change(idle, Lifecycle.DRAINING)
         await asyncio.sleep(100)
         assert await world.state_of(idle) is Lifecycle.DRAINING

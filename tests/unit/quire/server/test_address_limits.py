@@ -2,7 +2,7 @@
 
 import pytest
 
-from quire.server.address_limits import AddressLimits, plain_address
+from quire.server.connection_context import AddressLimits, plain_address
 
 
 def test_an_address_has_at_most_so_many_connections() -> None:

@@ -18,10 +18,14 @@ from quire.identity.client_file import read_client_file
 from quire.identity.errors import SecretError
 from quire.local.secure_directory import SecureDirectory
 from quire.server.admin import AdminAccess, AdminContent, AdminServer
-from quire.server.audit_log import LINES_PER_PEER_MAX
 from quire.server.overriding import override
 from quire.server.served_tls import ServedTls
-from quire.server.server_log import LINES_PER_EVENT_MAX, JsonFormatter, ServerLog
+from quire.server.server_log import (
+    LINES_PER_EVENT_MAX,
+    LINES_PER_PEER_MAX,
+    JsonFormatter,
+    ServerLog,
+)
 from quire.server.server_options import SecurityOptions, TlsMode
 from quire.server.token_check import LOGINS_OF_ADDRESS_MAX
 

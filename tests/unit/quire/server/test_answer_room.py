@@ -2,8 +2,8 @@
 
 import asyncio
 
-from quire.identity.fair_queue import FairQueue
-from quire.server.answer_room import AnswerRoom
+from quire.identity.shares import FairQueue
+from quire.server.connection_context import AnswerRoom
 
 
 def room_of(account: FairQueue, holder: str) -> AnswerRoom:

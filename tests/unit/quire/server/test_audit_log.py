@@ -5,8 +5,7 @@ import logging
 
 import pytest
 
-from quire.server.audit_log import LINES_PER_PEER_MAX, PEERS_MAX, PERIOD_S, AuditLog
-from quire.server.server_log import JsonFormatter
+from quire.server.server_log import LINES_PER_PEER_MAX, PEERS_MAX, PERIOD_S, AuditLog, JsonFormatter
 
 Lines = list[dict[str, object]]
 
@@ -77,4 +76,4 @@ def test_refusals_of_one_peer_are_bounded_and_counted(
 def test_the_memory_of_peers_is_bounded(audit: AuditLog) -> None:
     for number in range(PEERS_MAX + 5):
         audit.refused("hello", who="anonymous", peer=str(number))
-    assert len(audit._peers) == PEERS_MAX
+    assert len(audit._limit) == PEERS_MAX

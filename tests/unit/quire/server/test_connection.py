@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
+from quire.server.connection import Pause
 from quire.server.connection_context import ConnectionContext, ConnectionCounters, ConnectionLimits
-from quire.server.pause import Pause
 from quire.server.server_log import LOGGER, ServerLog
 from tests.unit.quire.server.echo_connection import REQUEST_DEADLINE_S, EchoConnection
 

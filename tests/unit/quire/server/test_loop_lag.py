@@ -2,7 +2,7 @@
 
 import asyncio
 
-from quire.server.loop_lag import LoopLag
+from quire.server.latency import LoopLag
 from tests.virtual_time import VirtualTimeLoop
 
 

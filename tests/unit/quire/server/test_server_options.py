@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bookie.options import BOOKIE, BookieOptions
-from quire.identity.server_tls import ClientCertificates
+from quire.identity.tls import ClientCertificates
 from quire.options import OptionError, Value
 from quire.server.server_options import (
     SecurityOptions,

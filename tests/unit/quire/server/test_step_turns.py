@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 
 from metadata.cancelling import cancel_and_wait
-from quire.identity.fair_queue import QueueFullError
-from quire.server import step_turns
-from quire.server.step_turns import LARGE_BYTES, StepTurns
+from quire.identity.shares import QueueFullError
+from quire.server import connection_context as step_turns
+from quire.server.connection_context import LARGE_BYTES, StepTurns
 from tests.support.loop_passes import LoopPasses, counting_passes
 
 STEPS = 5

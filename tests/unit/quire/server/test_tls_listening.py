@@ -12,13 +12,16 @@ import pytest
 import uvloop
 from cryptography import x509
 
-from quire.identity.refused_certificates import RefusedCertificates
-from quire.identity.server_tls import ClientCertificates, ServerTls
-from quire.identity.tls import TlsFiles, client_context
+from quire.identity.tls import (
+    ClientCertificates,
+    RefusedCertificates,
+    ServerTls,
+    TlsFiles,
+    client_context,
+)
 from quire.local.development_certificates import DevelopmentAuthority
-from quire.server.audit_log import LOGGER
 from quire.server.overriding import override
-from quire.server.server_log import ServerLog
+from quire.server.server_log import AUDIT_LOGGER, ServerLog
 from quire.server.tls_listening import TlsCounters, TlsLimits, TlsListener, TlsListening
 from tests.until import until, within
 
@@ -184,7 +187,7 @@ def test_a_refused_certificate_begins_no_connection_and_loses_open_ones(
         served.listener.close()
         await asyncio.sleep(0.01)
 
-    caplog.set_level(logging.INFO, LOGGER)
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
     refused = [each.fields for each in caplog.records if hasattr(each, "fields")]
@@ -217,12 +220,12 @@ async def test_a_refused_handshake_is_in_the_audit_log(
 ) -> None:
     served = serve(ClientCertificates.REQUIRED)
     await served.open()
-    with caplog.at_level(logging.INFO, LOGGER):
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
         for context in (None, served.client()):
             with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
                 await served.echo(context)
         await until(lambda: served.counters.handshakes_failed == 2)
-    fields = [vars(each)["fields"] for each in caplog.records if each.name == LOGGER]
+    fields = [vars(each)["fields"] for each in caplog.records if each.name == AUDIT_LOGGER]
     found = [(each["act"], each["result"], each["who"], each["peer"]) for each in fields]
     assert found == [("handshake", "refused", "unknown", HOST)] * 2
     assert all(each["reason"] for each in fields)

@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from quire.identity.refused_certificates import RefusedCertificates
-from quire.identity.server_tls import ClientCertificates, ServerTls
-from quire.identity.tls import TlsFiles, client_context
+from quire.identity.tls import (
+    ClientCertificates,
+    RefusedCertificates,
+    ServerTls,
+    TlsFiles,
+    client_context,
+)
 from quire.local.development_certificates import DevelopmentAuthority
 from quire.server.overriding import override
-from quire.server.tls_transport import BELOW_BYTES_HIGH, PIECE_BYTES, begin_tls
+from quire.server.tls_listening import BELOW_BYTES_HIGH, PIECE_BYTES, begin_tls
 from tests.until import until
 
 MIB = 2**20

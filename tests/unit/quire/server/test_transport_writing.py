@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
+from quire.server.connection import write_all
 from quire.server.overriding import override
-from quire.server.transport_writing import write_all
 from tests.until import within
 
 BUFFERS: list[bytes | memoryview] = [b"head", b"", memoryview(b"body"), b""]

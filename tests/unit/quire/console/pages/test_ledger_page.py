@@ -11,8 +11,7 @@ import pytest
 from ledger_client import UnauthorizedError
 from metadata.ids import ClientId, EntryId, Version
 from metadata.ledgers.lost_entries import LostRange
-from quire.console.ledger.entry_reading import End, EntryRow, EntryRows, LedgerToRead
-from quire.console.ledger.payloads import Form, shown
+from quire.console.entries import End, EntryRow, EntryRows, Form, LedgerToRead, shown
 from quire.console.options import ConsoleOptions
 from quire.console.pages import ledger_page
 from tests.support.quire.admin_server import admin_server, complete_list

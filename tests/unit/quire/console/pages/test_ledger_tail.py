@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from ledger_client import LedgerError, LedgerNotFoundError, UnauthorizedError
-from quire.console.ledger.entry_reading import ENTRIES_MAX
+from quire.console.entries import ENTRIES_MAX
 from quire.console.options import ConsoleOptions
-from quire.console.pages import ledger_tail
+from quire.console.pages import ledger_page as ledger_tail
 from tests.support.quire.console import open_console
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import open_ledger

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quire.console.topics.offset_reset import CHANGES_MAX, OffsetChange, changes_in, time_of
+from quire.console.topics.groups import CHANGES_MAX, OffsetChange, changes_in, time_of
 from quire.errors import UsageError
 from quire.operate.topics import Place
 

@@ -10,9 +10,9 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from broker_layer.kafka.record_batch import Record, build_batch
-from quire.console.pages import live_messages
-from quire.console.pages.live_messages import ROWS_PER_STEP, newest_rows
-from quire.console.topics import group_reading
+from quire.console.pages import messages_page as live_messages
+from quire.console.pages.messages_page import ROWS_PER_STEP, newest_rows
+from quire.console.topics import groups as group_reading
 from quire.console.topics import records as record_pages
 from tests.support.quire.broker_console import (
     OPTIONS,

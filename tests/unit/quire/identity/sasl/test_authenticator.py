@@ -7,14 +7,13 @@ import pytest
 
 from quire.identity.errors import SaslMechanismError
 from quire.identity.principal import Principal
-from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.credentials import ScramMechanism
-from quire.identity.sasl.jwks_cache import JwksCache
-from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange
-from quire.identity.sasl.nonces import new_nonce
+from quire.identity.sasl.jwks import JwksCache
+from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange, new_nonce
 from quire.identity.sasl.oauthbearer import OAuthBearerClient
 from quire.identity.sasl.plain import PlainClient
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
+from quire.identity.sasl.sessions import SaslAuthenticator, SaslParts
 from quire.identity.sasl.tokens import TokenRules, TokenVerifier
 from tests.support.security import token_parts
 from tests.support.security.sasl_parts import DECOYS, PASSWORD, authenticate, find, run_here

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from quire.identity.sasl.credential_forms import (
+from quire.identity.sasl.credentials import (
     FORMS_MAX,
     KAFKA,
     KAFKA_PYTHON,
@@ -15,10 +15,11 @@ from quire.identity.sasl.credential_forms import (
     TOOLS,
     CredentialForm,
     CredentialForms,
+    Decoys,
+    ScramCredential,
+    ScramMechanism,
     form_of,
 )
-from quire.identity.sasl.credentials import ScramCredential, ScramMechanism
-from quire.identity.sasl.decoys import Decoys
 
 SECRET = b"0123456789abcdef"
 SHA_256, SHA_512 = ScramMechanism

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from quire.identity.errors import JwksError
-from quire.identity.sasl import jwks_cache
-from quire.identity.sasl.jwks_cache import KEYS_KEPT_S, REFRESH_GAP_S, URL_REFRESH_S, JwksCache
+from quire.identity.sasl import jwks as jwks_cache
+from quire.identity.sasl.jwks import KEYS_KEPT_S, REFRESH_GAP_S, URL_REFRESH_S, JwksCache
 from tests.support.security.token_parts import ec_jwk, jwks
 
 

@@ -9,11 +9,9 @@ import pytest
 from aiohttp import web
 
 from quire.identity.errors import JwksError
-from quire.identity.sasl import jwks_documents
-from quire.identity.sasl.jwks import DOCUMENT_BYTES_MAX
-from quire.identity.sasl.jwks_documents import check_url, fetch_jwks, read_jwks_file
-from quire.identity.server_tls import ClientCertificates, server_context
-from quire.identity.tls import TlsFiles, client_context
+from quire.identity.sasl import jwks as jwks_documents
+from quire.identity.sasl.jwks import DOCUMENT_BYTES_MAX, check_url, fetch_jwks, read_jwks_file
+from quire.identity.tls import ClientCertificates, TlsFiles, client_context, server_context
 from quire.local.development_certificates import DevelopmentAuthority
 
 DOCUMENT = b'{"keys": []}'

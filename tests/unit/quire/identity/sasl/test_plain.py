@@ -10,14 +10,13 @@ from quire.identity.principal import Principal
 from quire.identity.sasl import plain
 from quire.identity.sasl.credentials import (
     ITERATIONS_MAX,
+    Decoys,
     ScramCredential,
     ScramMechanism,
     salted_password,
 )
-from quire.identity.sasl.decoys import Decoys
-from quire.identity.sasl.mechanism import ENDED, REFUSED, Answer
+from quire.identity.sasl.mechanism import ENDED, NAME_CHARACTERS_MAX, REFUSED, Answer
 from quire.identity.sasl.plain import MESSAGE_BYTES_MAX, PlainClient, PlainServer
-from quire.identity.sasl.user_names import NAME_CHARACTERS_MAX
 from tests.support.security.sasl_parts import (
     CREDENTIALS,
     DECOYS,

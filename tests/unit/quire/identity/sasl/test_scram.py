@@ -18,9 +18,7 @@ from quire.identity.sasl.credentials import (
     salted_password,
 )
 from quire.identity.sasl.mechanism import ENDED, REFUSED
-from quire.identity.sasl.scram import ScramServer
-from quire.identity.sasl.scram_client import ScramClient
-from quire.identity.sasl.scram_messages import MESSAGE_BYTES_MAX
+from quire.identity.sasl.scram import MESSAGE_BYTES_MAX, ScramClient, ScramServer
 from tests.support.security.sasl_parts import (
     CREDENTIALS,
     DECOYS,

@@ -6,8 +6,7 @@ import pytest
 
 from quire.identity.errors import SaslError
 from quire.identity.sasl.credentials import ScramMechanism
-from quire.identity.sasl.scram import ScramServer
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient, ScramServer
 from tests.support.security.sasl_parts import DECOYS, authenticate, find, run_here
 
 SHA_256 = ScramMechanism.SHA_256

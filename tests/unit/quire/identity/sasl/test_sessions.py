@@ -6,15 +6,16 @@ import pytest
 
 from quire.identity.errors import SaslError, SaslMechanismError
 from quire.identity.principal import ANONYMOUS
-from quire.identity.sasl.authenticator import SaslAuthenticator, SaslParts
 from quire.identity.sasl.credentials import ScramMechanism
 from quire.identity.sasl.mechanism import Mechanism, SaslClientExchange
 from quire.identity.sasl.plain import PlainClient
-from quire.identity.sasl.scram_client import ScramClient
+from quire.identity.sasl.scram import ScramClient
 from quire.identity.sasl.sessions import (
     CHANGED,
     NOT_BEGUN,
     OTHER_PRINCIPAL,
+    SaslAuthenticator,
+    SaslParts,
     SaslSession,
     SaslSessions,
 )
