@@ -1,7 +1,7 @@
 """One request between its arrival and its answer: who sent it, its task, its time and its waits.
 
 Leaves the order of answers to `connections`, their content to the handlers, the turns of large
-requests to `quire.server.step_turns`, and what the time costs the client to `quotas`.
+requests to `quire.server.connection_context`, and what the time costs the client to `quotas`.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.frames import Buffer, RequestHeader, response_frame
 from broker_layer.server.server_limits import BrokerCounters
 from metadata.cancelling import cancel_and_wait
-from quire.identity.fair_queue import QueueFullError
 from quire.identity.principal import Principal
+from quire.identity.shares import QueueFullError
+from quire.server.connection_context import StepTurns
 from quire.server.overriding import override
 from quire.server.server_log import ServerLog
-from quire.server.step_turns import StepTurns
 
 GRAIN_S: Final = 0.01
 NO_TIMEOUT_S: Final = 30.0

@@ -7,15 +7,20 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ledger_client.reading.replica_comparison import ComparedRange, RangeVerdict, compare_replicas
-from ledger_client.reading.replica_entry import DigestVerdict, StoredEntry, read_stored_entry
-
 from bookie.storage.writability import Reason, reasons_of
 from bookie.wire.messages import Status
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
-from ledger_client.reading.replica_reading import ReplicaReading
+from ledger_client.reading.replica_reading import (
+    ComparedRange,
+    DigestVerdict,
+    RangeVerdict,
+    ReplicaReading,
+    StoredEntry,
+    compare_replicas,
+    read_stored_entry,
+)
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.copies import ranges_by_bookie
 from metadata.ledgers.entry_ranges import without
