@@ -209,6 +209,6 @@ class ClientConfig:
         if self.unanswered_bytes_max < wanted:
             raise ValueError(
                 f"unanswered_bytes_max ({self.unanswered_bytes_max}) must be at least {wanted}: "
-                f"entry_bytes_max plus {BATCH_COST_BYTES}, because one entry is admitted whatever "
-                "the window. Raise it, or lower entry_bytes_max"
+                f"entry_bytes_max plus {BATCH_COST_BYTES}, because an entry of this size is sent "
+                "even if the window is smaller. Raise it, or lower entry_bytes_max"
             )

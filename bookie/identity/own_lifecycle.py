@@ -122,7 +122,7 @@ class OwnLifecycle:
             case Lifecycle.REMOVED:
                 raise BookieRemovedError(self._bookie_id, record.reason)
             case Lifecycle.UNREADABLE:
-                raise AssertionError("`read_lifecycle` raises an error for such a record")
+                raise AssertionError("`read_lifecycle` raises an error for an unreadable record")
             case _:
                 assert_never(record.state)
 

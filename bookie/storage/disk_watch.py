@@ -210,7 +210,9 @@ class DiskWatch:
 
     @property
     def _sure_bytes(self) -> int:
-        """Free bytes that a write of the log certainly finds: in doubt those of the removed
+        """Free bytes on which a write of the log can rely.
+
+        While the measured free space is in doubt, these are at most the bytes of the removed
         reserve, minus the bytes written since.
         """
         if not self._doubt.is_doubtful:

@@ -106,8 +106,8 @@ class BodyPool:
     """Buffers of all connections to one bookie, for one event loop, used again: a new buffer of a
     megabyte costs more than receiving into it, because it is cleared and its pages are allocated.
 
-    Invariants: a lent buffer has one user; a pool keeps at most its limit of bytes, and above it
-    drops a buffer instead of waiting for it.
+    Invariants: a lent buffer has one user; a pool keeps at most its limit of bytes. Above the
+    limit it drops its oldest buffers, and does not wait until they are free.
     """
 
     __slots__ = ("_bytes", "_bytes_max", "_lent")

@@ -318,7 +318,7 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> _Row:
 
 
 def _key_of(resource: _Resource) -> tuple[int, str, tuple[str, ...]]:
-    """Return what makes two requested resources the same: each is answered once."""
+    """Return the key of a requested resource. Resources with the same key get one answer."""
     keys = tuple(resource.configuration_keys or ())
     return resource.resource_type, resource.resource_name, keys
 

@@ -219,7 +219,7 @@ class LedgerSweeper:
         except NodeNotFoundError:
             return None
         except MetadataFormatError as error:
-            _log.warning("ledgers of a partition are not searched for unlisted ones: %s", error)
+            _log.warning("ledgers of an unreadable partition are not deleted as orphans: %s", error)
             return UNKNOWN
         try:
             segments = await self._partitions.segments(key, record)

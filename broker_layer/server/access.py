@@ -264,7 +264,7 @@ class Login:
         self._end(exchange, encode_response(answer, exchange.api_version))
 
     def _end(self, exchange: Exchange, body: bytes | bytearray) -> None:
-        """Answer a refusal once the requests before it are answered; then close the connection."""
+        """Send a refusal after the answers to earlier requests; then close the connection."""
         self._is_busy = True
         self._refused_s = self._parts.now()
 

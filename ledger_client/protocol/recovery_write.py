@@ -1,8 +1,8 @@
 """Write-back phase of a recovery: how existing entries are written back, and which bookies then
 hold them.
 
-Leaves finding the entries to `recovery_read.py`, building batches to the shell, and storing the
-fragments at the close to `recovery.py`.
+`recovery_read.py` finds the entries. The shell builds the batches. `recovery.py` stores the
+fragments at the close.
 
 If no bookie can replace a failed one, writing back continues while every entry still reaches its
 ack quorum without it.
@@ -11,8 +11,8 @@ In in-sync mode failed bookies without a replacement are left out while at least
 Written-back entries are then on every remaining bookie, and repair restores the other copies.
 
 Invariants: an answer counts only while its bookie holds that position in the current recovery
-ensemble; replacements live in memory, in a fragment that opens at the first entry that lacks its
-ack quorum; write-backs carry the LAC at which recovery started.
+ensemble; until the close, replacement bookies are only in memory, in a fragment that starts at the
+first entry without an ack quorum; write-backs carry the LAC at which recovery started.
 
 Source: protocol rules 3.1, 7.4, 11.5.
 """

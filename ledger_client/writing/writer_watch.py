@@ -208,8 +208,10 @@ class WriterWatch:
         return self._shell.protocol.metadata.last_fragment.ensemble
 
     def note_departed(self, bookie_id: BookieId, reason: str) -> None:
-        """Treat a member whose registration is gone, or which drains, as failed (5.6, 5.8), when it
-        is this ledger's turn: the ledger continues until then.
+        """Request the replacement of a member that left the registration or drains (5.6, 5.8).
+
+        The ledgers of a client take turns to change their metadata. Until its turn, this ledger
+        keeps appending to the member.
         """
         if bookie_id not in self._shell.protocol.parked:
             fail = partial(self._fail_departed, bookie_id, reason)

@@ -228,8 +228,8 @@ class ChildView(Generic[Key, Record]):
         return MappingProxyType(self._records)
 
     def on_record(self, callback: Callable[[Key, Record | None, Record | None], None]) -> Cancel:
-        """Call back with the key, the record before and the record after each change, once
-        `records` shows it; None is a record that is not there.
+        """Call `callback` after `records` shows a change, with the key, the record before, and the
+        record after. A record that does not exist is None.
         """
         return self._callbacks.add(callback)
 

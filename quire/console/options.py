@@ -63,12 +63,12 @@ class ConsoleOptions(SecurityOptions):
 
     @property
     def changers(self) -> frozenset[str]:
-        """Principals whose certificates allow to read and to change."""
+        """Principals that may read and change, by their certificates."""
         return frozenset(parse_principals(self.super_users))
 
     @property
     def viewers(self) -> frozenset[str]:
-        """Principals whose certificates allow to read."""
+        """Principals that may only read, by their certificates."""
         return frozenset(parse_principals(self.readers))
 
     @property

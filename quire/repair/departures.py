@@ -73,8 +73,10 @@ class Departures:
         delays: Delays,
         now_s: float,
     ) -> DeparturesSeen:
-        """Compare the bookies that exist with those that are registered. Of those that are not,
-        `stopped` are those that stopped in order, by a read after that of the registrations.
+        """Compare the bookies that exist with the registered ones.
+
+        `stopped` has the unregistered bookies that announced an orderly stop. It is read after the
+        registrations.
         """
         self._follow(known, registered, now_s)
         changes: list[StateChange] = []

@@ -156,7 +156,9 @@ def check_order(starting: str, ending: str) -> None:
 
 
 def _numbers(text: str) -> Offsets:
-    """Return the offsets of an option; none if it is not JSON, which planning reports."""
+    """Return the offsets in an option's text, or no offsets if the text cannot be read: planning
+    reports that error.
+    """
     try:
         positions, _ = separated(json.loads(text))
         return offsets_of(positions, least=EARLIEST_OFFSET)

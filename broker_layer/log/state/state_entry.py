@@ -145,7 +145,9 @@ async def older_aborted(
             ]
         )
         if page.older is not None and page.older.end_offset >= older.end_offset:
-            raise StateEntryError("it names itself, or a later one, for older transactions")
+            raise StateEntryError(
+                "a state entry names itself, or a later one, as the place of older transactions"
+            )
         older = page.older
     return [each for page in reversed(pages) for each in page]
 
