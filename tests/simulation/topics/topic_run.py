@@ -46,6 +46,7 @@ from tests.simulation.topics.topic_plan import TopicsPlan, make_topics_plan
 from tests.simulation.topics.transacting import transact
 
 START_S_MAX: Final = 60.0
+LOAD_DELAY_S_MAX: Final = 1.0
 FINISH_S_MAX: Final = 90.0
 UNTIL_S: Final = 10_000.0
 LOOK_EVERY_S: Final = 0.5
@@ -112,10 +113,13 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
 
 @contextmanager
 def _watched(run: "_Run") -> Iterator[None]:
-    """Record every coordinator of groups that has loaded a partition."""
+    """Record every coordinator of groups that has loaded a partition, some as late as of a large
+    log.
+    """
     original = GroupHost.load
 
     async def load(host: GroupHost, open_log: OpenDurableLog) -> None:
+        await asyncio.sleep(run.load_delay_s())
         await original(host, open_log)
         log = host._log
         assert isinstance(log, StateLog)
@@ -137,6 +141,11 @@ class _Run:
         self._cluster: TopicCluster | None = None
         self._faults: TopicFaults | None = None
         self.midway = MidwayFaults(plan.seed, plan.midway_share)
+        self._load_rng = random.Random(f"loads {plan.seed}")
+
+    def load_delay_s(self) -> float:
+        """Return how much longer a coordinator takes to load the next partition."""
+        return self._load_rng.choice((0.0, 0.0, LOAD_DELAY_S_MAX * self._load_rng.random()))
 
     def note_coordinator(self, partition: int, epoch: int) -> None:
         """Record that the broker that runs now serves the groups of a partition."""
