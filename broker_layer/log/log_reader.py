@@ -369,7 +369,7 @@ class LogReader:
         if before is None or before.ledger_id != place.ledger_id:
             return entry
         if before.entry_id >= place.entry_id:
-            raise StateEntryError("a state entry names itself, or a later one, as the one before")
+            raise StateEntryError("a state entry names itself, or a later one, as the earlier one")
         return entry
 
 

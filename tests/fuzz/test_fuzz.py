@@ -204,7 +204,7 @@ def test_a_client_that_drops_a_call_is_found(monkeypatch: pytest.MonkeyPatch, pl
     [
         ("scram.proves", lambda *_: True, "without a proof"),
         ("plain._fits", lambda *_: True, "without a proof"),
-        ("scram_messages.decode_base64", base64.b64decode, "Error: "),
+        ("scram.decode_base64", base64.b64decode, "Error: "),
     ],
 )
 def test_a_defect_of_sasl_is_found(

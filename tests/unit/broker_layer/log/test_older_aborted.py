@@ -148,5 +148,5 @@ async def test_a_state_entry_that_leads_back_to_itself_ends_the_search(setting: 
     place = EntryPlace(writer.id, writer.admission.next_entry_id)
     writer.append_followed(StateEntry(1, previous=place).encode())
     await append(log, build_batch([Record(0, 1_000, None, b"y")]))
-    with pytest.raises(StateEntryError, match="the one before it"):
+    with pytest.raises(StateEntryError, match="as the earlier one"):
         await log._reader._state_entry(place)
