@@ -2,7 +2,7 @@
 rows of answers, and the turns of the event loop that a large request takes.
 
 Leaves calling them to `server.dispatch`, the type of faster handlers to `server.exchange`, and who
-has the next turn to `quire.server.step_turns`.
+has the next turn to `quire.server.connection_context`.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ import pytest
 PROPERTY: Final = "processor_s"
 ONE_TEST: Final = """\
 One file, and one test of it:
-  .venv/bin/python -m pytest tests/unit/bookie/log/test_log.py
+  .venv/bin/python -m pytest tests/unit/bookie/log/test_replay.py
   .venv/bin/python -m pytest -m '' tests/tour/test_tour.py::test_a_topic_by_commands
 """
 FAILED: Final = """\

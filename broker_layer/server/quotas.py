@@ -1,8 +1,8 @@
 """All quotas of one broker: how long a client is not read after a request.
 
 Leaves which quota holds for a client, and what it has used, to `metadata.security.rates`, the
-number of open connections to `quire.server.address_limits`, and the pause to the connection of the
-request. The answer contains the pause as `throttle_time_ms`.
+number of open connections to `quire.server.connection_context`, and the pause to the connection of
+the request. The answer contains the pause as `throttle_time_ms`.
 
 Source: KIP-13, KIP-124, KIP-219, KIP-612. Kafka accepts a connection that is above the rate, and
 closes it later; here it is closed at once.

@@ -1,6 +1,7 @@
 """Only the listed modules serve HTTP: the routes of another one need a decision on who may use it.
 
-The routes are listed in `tests/unit/quire/test_admin_routes.py` and `console/test_guard.py`.
+The routes are listed in `tests/unit/quire/operate/test_admin_routes.py` and
+`console/test_guard.py`.
 """
 
 import ast

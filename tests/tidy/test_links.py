@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.guide import ONE_TEST
 from tests.tidy.test_tidy import MODULES, ROOT, TRACKED
 
 DOCUMENTS = [path for path in TRACKED if path.endswith(".md")]
@@ -92,3 +93,9 @@ def test_links_and_anchors_are_read() -> None:
     )
     assert links(text) == [("b.md", "c"), ("", "two-words-code")]
     assert anchors(text) == ["two-words-code"]
+
+
+def test_the_files_that_a_run_of_tests_names_exist() -> None:
+    named = re.findall(r"tests/\S+\.py", ONE_TEST)
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
