@@ -67,7 +67,7 @@ BUGS = (
                 "        kind = FailureKind.FENCED if status is Status.FENCED else"
                 " FailureKind.GONE\n",
                 "        if status is Status.FENCED:\n"
-                "            return self._end(errors.fenced(self._metadata))\n"
+                "            return self._end(e.fenced(self._metadata))\n"
                 "        kind = FailureKind.GONE\n",
             ),
         ),
