@@ -1,7 +1,7 @@
 """Greeting of one client: its hello, and its login if one is due.
 
-Leaves who may do what to `bookie.server.access` and `bookie.server.access`, what
-all logins share to `bookie.server.access`, and frames to `bookie.server.connection`.
+Leaves who may do what, and what all logins share, to `bookie.server.access`, and frames to
+`bookie.server.connection`.
 
 Invariants: a client is welcome once, after its hello was accepted and its login, if one is due, is
 complete. Before that, it can send a hello, the first message of a login, and then the next ones,

@@ -5,14 +5,10 @@ the partition manager.
 
 Invariants: a partition is served only from the end of its load until its resignation or the failure
 of its log, and never while the broker's session may have lapsed. While it loads, all requests for
-its groups are refused.
-Source: topics design, "The mapping" (groups).
-MERGED
-Removal of expired offsets from one group, and of the group when it is empty.
+its groups are refused. Expired offsets are removed from a group, and the group when it is empty.
 
-Leaves the rules to `offset_expiry`, and the times of the checks to `coordinator`.
-
-Source: KIP-211; Kafka's offset expiration of groups with and without members.
+Source: topics design, "The mapping" (groups); KIP-211; Kafka's offset expiration of groups with and
+without members.
 """
 
 import asyncio

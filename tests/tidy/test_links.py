@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 DEFINED = re.compile(r"def (test_\w+)")
 NAMED_TEST = re.compile(r"`(test_\w+)`")
 NAMED_FILE = re.compile(
-    r"`((?:metadata|security|serving|bookie|ledger_client|repair|gateway|broker_layer|spark_io|quire|tests|docs)/[\w./-]*)`"
+    r"`((?:metadata|bookie|ledger_client|broker_layer|spark_io|quire|tests|docs)/[\w./-]*)`"
 )
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 TEST_NAMES = frozenset(
