@@ -71,19 +71,6 @@ BUGS = (
         (simulation("changes"),),
     ),
     SeededBug(
-        "lac-not-sent-by-an-idle-writer",
-        "A writer without new entries does not send its LAC: readers never see the last entry.",
-        ("8.4",),
-        (
-            Edit(
-                "ledger_client/writing/writer_watch.py",
-                "        elif self._has_unsent_lac():\n",
-                "        elif self._has_unsent_lac() and self._shell.protocol.parked:\n",
-            ),
-        ),
-        (simulation("changes"),),
-    ),
-    SeededBug(
         "metadata-change-unnoticed-by-a-reader",
         "A tailing reader does not notice changed metadata: it waits for ever for replaced"
         " bookies, or after the end of a closed ledger.",
