@@ -23,18 +23,4 @@ BUGS = (
         ),
         (simulation("metadata"),),
     ),
-    SeededBug(
-        "tombstone-not-recorded",
-        "A bookie does not record that a ledger was deleted: a paused writer creates it again.",
-        ("10.2",),
-        (
-            Edit(
-                "bookie/storage/admission.py",
-                "        if ledger_id in self.deleting or (state is None and"
-                " self._ledgers.is_deleted(ledger_id)):\n",
-                "        if ledger_id in self.deleting:\n",
-            ),
-        ),
-        (simulation(),),
-    ),
 )
