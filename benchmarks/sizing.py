@@ -60,8 +60,8 @@ async def _measure_cluster(
 def _note_memory(bench: Bench, cluster: LocalCluster, when: str) -> None:
     roles = {
         "zookeeper": [cluster.zookeeper.pid],
-        "bookie": [each.pid for each in cluster.bookies],
-        "broker": [each.pid for each in cluster.brokers],
+        "bookie": [bookie.pid for bookie in cluster.bookies],
+        "broker": [broker.pid for broker in cluster.brokers],
     }
     for role, pids in roles.items():
         for pid in pids:
@@ -90,7 +90,7 @@ async def _write_one(client: LedgerClient) -> None:
 
 
 async def _note_large(bench: Bench, cluster: LocalCluster, client: LedgerClient, size: int) -> None:
-    directories = [each.data_dir for each in cluster.bookies]
+    directories = [bookie.data_dir for bookie in cluster.bookies]
     before = sum(map(_used, directories))
     ledger = await client.create_ledger(QUORUM)
     batch = [bytes(ENTRY_BYTES)] * BATCH
@@ -121,17 +121,17 @@ def _memory(pid: int) -> int:
 
 
 def _files(directory: Path) -> Sequence[Path]:
-    return [each for each in directory.rglob("*") if each.is_file()]
+    return [path for path in directory.rglob("*") if path.is_file()]
 
 
 def _used(directory: Path) -> int:
     """Return the bytes that a directory's files occupy on the disk."""
-    return sum(each.stat().st_blocks * 512 for each in _files(directory))
+    return sum(file.stat().st_blocks * 512 for file in _files(directory))
 
 
 def _written(directory: Path) -> int:
     """Return the bytes of a directory's files; ZooKeeper preallocates its logs with zeros."""
-    return sum(len(each.read_bytes().rstrip(b"\0")) for each in _files(directory))
+    return sum(len(file.read_bytes().rstrip(b"\0")) for file in _files(directory))
 
 
 if __name__ == "__main__":

@@ -230,7 +230,7 @@ class DirectoryLostError(BookieError):
     """
 
     def __init__(self, directories: Sequence[str]) -> None:
-        names = ", ".join(f"{each}/" for each in directories)
+        names = ", ".join(f"{directory}/" for directory in directories)
         super().__init__(
             f"{names} was removed, replaced or unmounted while the bookie ran; it stops, because "
             "what it stores there is lost when it ends. Put the disk back and start the bookie "

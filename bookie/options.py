@@ -350,7 +350,7 @@ def load_several(
     """
     readings, problems = read_several(parse_file(file_text), variables, flags)
     raise_all(problems)
-    return tuple(each.options for _, each in readings)
+    return tuple(reading.options for _, reading in readings)
 
 
 def read_several(
@@ -399,8 +399,10 @@ def _shared_errors(
 def _clashes(bookies: Sequence[tuple[str, BookieOptions]]) -> Iterator[str]:
     """Yield an error for each table that shares a directory or a port with another."""
     directories: dict[str, str] = {}
-    for title, each in bookies:
-        first = directories.setdefault(os.path.realpath(each.data_dir), title)
-        if each.data_dir and first != title:
-            yield f"{title} data_dir is that of {first}: {each.data_dir}"
-    yield from port_clashes((title, each) for title, own in bookies for each in own.addresses())
+    for title, options in bookies:
+        first = directories.setdefault(os.path.realpath(options.data_dir), title)
+        if options.data_dir and first != title:
+            yield f"{title} data_dir is that of {first}: {options.data_dir}"
+    yield from port_clashes(
+        (title, address) for title, own in bookies for address in own.addresses()
+    )

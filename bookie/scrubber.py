@@ -202,7 +202,7 @@ class Scrubber:
     async def _drop_gone(self) -> None:
         """Drop the ranges of ledgers that this bookie does not hold any more."""
         bad = self._storage.bad_ranges
-        named = list(dict.fromkeys(each.ledger_id for each in bad.report()))
+        named = list(dict.fromkeys(bad_range.ledger_id for bad_range in bad.report()))
         held = dict.fromkeys(await self._storage.find_held(named))
         for ledger_id in named:
             if ledger_id not in held:

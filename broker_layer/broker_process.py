@@ -529,7 +529,7 @@ class BrokerProcess:
         rng = environment.secret_rng or environment.rng
         logins = ServedLogins(options, self._cluster.users, parts, rng)
         self._parts.push_async_callback(logins.aclose)
-        if any(each.uses_logins for each in options.protocols.values()):
+        if any(protocol.uses_logins for protocol in options.protocols.values()):
             await logins.start(environment.store)
         return access_of_listeners(options.protocols, options, tls, logins)
 
@@ -582,7 +582,9 @@ class BrokerProcess:
         options = self._options
         self._registration = BrokerRegistration(
             broker_id=options.broker_id,
-            listeners=tuple(Listener(each.name, each.host, each.port) for each in advertised),
+            listeners=tuple(
+                Listener(address.name, address.host, address.port) for address in advertised
+            ),
             admin_url=admin_url,
             rack=options.rack,
             build=self._environment.build,

@@ -251,7 +251,7 @@ def by_topic(
 
     def unpack(field: Packed) -> tuple[Value, ...]:
         found = topics.unpack(field)
-        return tuple(make(name, each) for name, numbers in found for each in numbers)
+        return tuple(make(name, number) for name, numbers in found for number in numbers)
 
     return Form(topics.shown, pack, unpack)
 

@@ -131,7 +131,9 @@ def _print_ready(serving: BrokerAddresses) -> None:
         {
             "id": serving.broker_id,
             "address": serving.address,
-            "listeners": {each.name: f"{each.host}:{each.port}" for each in serving.listeners},
+            "listeners": {
+                listener.name: f"{listener.host}:{listener.port}" for listener in serving.listeners
+            },
             "admin": serving.admin_url,
             "pid": os.getpid(),
         }

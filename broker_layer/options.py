@@ -51,8 +51,8 @@ def _check_some_listeners(text: str) -> None:
 
 
 def _parse_super_users(text: str) -> frozenset[str]:
-    users = (each.strip() for each in text.split(";") if each.strip())
-    names = frozenset(parse_principal(each).text for each in users)
+    users = (part.strip() for part in text.split(";") if part.strip())
+    names = frozenset(parse_principal(user).text for user in users)
     if ANY_USER in names:
         raise ValueError("User:* is not a user: name each user")
     return names
@@ -196,14 +196,14 @@ class BrokerOptions(LoginOptions):
     @property
     def protocols(self) -> Mapping[str, SecurityProtocol]:
         """Protocol of each listener, in their order. Raises ValueError."""
-        names = [each.name for each in parse_listeners(self.listeners)]
+        names = [listener.name for listener in parse_listeners(self.listeners)]
         return protocols_of(names, self.listener_security_protocol_map)
 
     @property
     @override
     def tls_mode(self) -> TlsMode:
         """See `CertificateOptions`."""
-        modes = {each.uses_tls for each in self.protocols.values()}
+        modes = {protocol.uses_tls for protocol in self.protocols.values()}
         if len(modes) > 1:
             return TlsMode.OPTIONAL
         return TlsMode.REQUIRED if modes == {True} else TlsMode.OFF
@@ -264,8 +264,8 @@ class BrokerOptions(LoginOptions):
     @override
     def addresses(self) -> Iterable[Listener]:
         """See `ServerOptions`."""
-        for each in parse_listeners(self.listeners):
-            yield Listener("listeners", each.host, each.port)
+        for listener in parse_listeners(self.listeners):
+            yield Listener("listeners", listener.host, listener.port)
         yield Listener("admin_port", self.admin_host, self.admin_port)
 
     @override
@@ -295,8 +295,10 @@ class BrokerOptions(LoginOptions):
             yield str(error)
 
     def _wrong_listeners(self) -> Iterator[str]:
-        listeners = {each.name: each for each in parse_listeners(self.listeners)}
-        advertised = {each.name: each.host for each in parse_listeners(self.advertised_listeners)}
+        listeners = {listener.name: listener for listener in parse_listeners(self.listeners)}
+        advertised = {
+            listener.name: listener.host for listener in parse_listeners(self.advertised_listeners)
+        }
         for name in advertised:
             if name not in listeners:
                 yield f"advertised_listeners names {name}, which is not in listeners: add it there"
@@ -311,9 +313,11 @@ class BrokerOptions(LoginOptions):
             return
         yield from LoginOptions.contradictions(self)
         yield from self.open_admin(self.admin_host)
-        for each in listeners.values():
-            yield from unreachable("advertised_listeners", advertised.get(each.name, ""), each.host)
-            yield from self._insecure_listener(each, protocols[each.name])
+        for listener in listeners.values():
+            yield from unreachable(
+                "advertised_listeners", advertised.get(listener.name, ""), listener.host
+            )
+            yield from self._insecure_listener(listener, protocols[listener.name])
         peers = protocols[self.peer_listener]
         if self.authorizer and peers is not SecurityProtocol.PLAINTEXT and not self.super_users:
             yield (

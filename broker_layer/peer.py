@@ -269,7 +269,9 @@ class PeerLink:
 
     @property
     def _connections(self) -> list[PeerConnection]:
-        return [each for each in (self._leaving, self.current) if each is not None]
+        return [
+            connection for connection in (self._leaving, self.current) if connection is not None
+        ]
 
     @property
     def _open_connection(self) -> PeerConnection | None:

@@ -154,7 +154,7 @@ class Chain(Handle):
         up, the outcome may be unknown; repeating the call with the same application and batch is
         safe. Raises ValueError, ChainNotFoundError, LedgersCollectedError, MetadataTooLargeError.
         """
-        linked = tuple(_linked(each) for each in ledgers)
+        linked = tuple(_linked(ledger) for ledger in ledgers)
         if (batch is None) != (not application):
             raise ValueError("give both an application and a batch, or neither")
         if batch is not None and batch < 0:
@@ -299,7 +299,7 @@ class Chain(Handle):
         found: list[LedgerId] = []
         async for _, link in self.links(first_index, end_index, timeout=timeout):
             if link is not None:
-                found += [each.ledger_id for each in link.ledgers]
+                found += [ledger.ledger_id for ledger in link.ledgers]
         return frozenset(found)
 
     async def _is_young(

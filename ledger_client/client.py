@@ -230,7 +230,7 @@ class LedgerClient(Handle):
         """
         from ledger_client.recovery.abandoned_recovery import find_abandoned  # noqa: PLC0415
 
-        wanted = [_checked(each) for each in ledger_ids]
+        wanted = [_checked(ledger_id) for ledger_id in ledger_ids]
         services, limit = await self._session.begin(timeout)
         return await find_abandoned(services, wanted, password, limit)
 
@@ -242,7 +242,7 @@ class LedgerClient(Handle):
         """
         from ledger_client.recovery.abandoned_recovery import AbandonedRecovery  # noqa: PLC0415
 
-        wanted = [_checked(each) for each in ledger_ids]
+        wanted = [_checked(ledger_id) for ledger_id in ledger_ids]
         services, limit = await self._session.begin(timeout)
         recovery = AbandonedRecovery(services, password, limit)
         return await recovery.recover(wanted)
@@ -271,7 +271,7 @@ class LedgerClient(Handle):
         self, ledger_ids: Iterable[int], *, timeout: float | None = None
     ) -> AsyncGenerator[list[LedgerInfo | None], None]:
         """Stream the same as `ledger_infos`, in lists."""
-        wanted = [_checked(each) for each in ledger_ids]
+        wanted = [_checked(ledger_id) for ledger_id in ledger_ids]
         services = await self._session.services()
         async for page in LedgerLists(services).named(wanted, self._session.limit(timeout)):
             yield page

@@ -166,7 +166,7 @@ class ClientSession:
         pool = services.pool
         return services.observer.snapshot(
             writers_open=len(self._writers),
-            unanswered_bytes=sum(pool.unanswered_bytes(each) for each in pool.bookie_ids),
+            unanswered_bytes=sum(pool.unanswered_bytes(bookie_id) for bookie_id in pool.bookie_ids),
         )
 
     @property

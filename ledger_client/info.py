@@ -86,4 +86,4 @@ class LedgerInfo:
     @property
     def bookies(self) -> tuple[BookieId, ...]:
         """Every bookie that holds a part of the ledger, each once, in order of first mention."""
-        return tuple(dict.fromkeys(each for part in self.fragments for each in part.ensemble))
+        return tuple(dict.fromkeys(bookie for part in self.fragments for bookie in part.ensemble))

@@ -181,7 +181,7 @@ class LedgerCalls:
         """
         loop, pool, ledger_id = asyncio.get_running_loop(), self._services.pool, metadata.ledger_id
         ends = (metadata.fragments[-1], metadata.fragments[0])
-        holders = dict.fromkeys(each for end in ends for each in end.ensemble)
+        holders = dict.fromkeys(bookie for end in ends for bookie in end.ensemble)
         longest_s = min(PASSWORD_TIMEOUT_S, self._services.config.read_timeout_s)
         pool.attach(ledger_id, keys.master_key)
         try:
@@ -353,7 +353,7 @@ class LedgerCalls:
 
 def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookiesError:
     """Return the error that says what is missing."""
-    reasons = ", ".join(f"{each}: {why}" for each, why in islice(short.excluded.items(), 10))
+    reasons = ", ".join(f"{bookie}: {why}" for bookie, why in islice(short.excluded.items(), 10))
     text = (
         f"{short.needed} writable bookies are needed and {short.seen} can be used"
         + (f" ({reasons})" if reasons else "")
@@ -365,7 +365,7 @@ def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookies
         text,
         needed=short.needed,
         seen=short.seen,
-        excluded={str(each): why for each, why in short.excluded.items()},
+        excluded={str(bookie): why for bookie, why in short.excluded.items()},
         ledger_id=ledger_id,
         outcome="not_written",
     )
@@ -415,7 +415,7 @@ class LedgerLists:
         for start in range(0, len(ledger_ids), INFO_READS_AT_ONCE):
             chunk = ledger_ids[start : start + INFO_READS_AT_ONCE]
             async with metadata_call("reading ledgers", address, timeout_s):
-                infos = await asyncio.gather(*[self._found(each) for each in chunk])
+                infos = await asyncio.gather(*[self._found(ledger_id) for ledger_id in chunk])
             yield infos
 
     async def _found(self, ledger_id: LedgerId) -> LedgerInfo | None:

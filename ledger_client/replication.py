@@ -39,7 +39,7 @@ class Quorum:
 
     def __post_init__(self) -> None:
         counts = ("ensemble", "write", "ack", "stripe_entries", "min_in_sync")
-        wrong = [each for each in counts if type(getattr(self, each)) is not int]
+        wrong = [count for count in counts if type(getattr(self, count)) is not int]
         if isinstance(self.replica_lag_time_max, bool):
             wrong.append("replica_lag_time_max")
         if wrong:

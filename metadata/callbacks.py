@@ -50,11 +50,11 @@ class Callbacks(Generic[*Arguments]):
         """Call all callbacks. The first exception of each callback is reported to the event loop,
         which logs it; later ones are not.
         """
-        for each in tuple(self._registered):
+        for registered in tuple(self._registered):
             try:
-                each.call(*arguments)
+                registered.call(*arguments)
             except Exception as error:  # noqa: BLE001 - it is reported, and the others run
-                if not each.has_failed:
-                    each.has_failed = True
-                    what = {"message": f"callback {each.call} failed", "exception": error}
+                if not registered.has_failed:
+                    registered.has_failed = True
+                    what = {"message": f"callback {registered.call} failed", "exception": error}
                     asyncio.get_running_loop().call_exception_handler(what)

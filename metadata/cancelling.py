@@ -9,7 +9,7 @@ from typing import Any
 
 async def cancel_and_wait(*tasks: "asyncio.Future[Any] | None") -> None:
     """Cancel tasks and wait until all have ended; None stands for a task that was never started."""
-    started = [each for each in tasks if each is not None]
-    for each in started:
-        each.cancel()
+    started = [task for task in tasks if task is not None]
+    for future in started:
+        future.cancel()
     await asyncio.gather(*started, return_exceptions=True)

@@ -136,7 +136,7 @@ def array(form: Form[Value], at_most: int = ITEMS_MAX) -> Form[tuple[Value, ...]
     pack_item, unpack_item = form.pack, form.unpack
 
     def pack(values: Iterable[Any]) -> Packed:
-        return list(values) if pack_item is _same else [pack_item(each) for each in values]
+        return list(values) if pack_item is _same else [pack_item(value) for value in values]
 
     def unpack(field: Packed) -> tuple[Value, ...]:
         fields = array_of(field)

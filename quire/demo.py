@@ -305,7 +305,7 @@ class Demo:
                 report.append_s = loop.time() - started
             info = await client.ledger_info(ledger.id)
         report.line_count, report.byte_count = source.line_count, source.read_bytes
-        report.failure_count = sum(each is not None for each in (self._killed, self._paused))
+        report.failure_count = sum(bookie is not None for bookie in (self._killed, self._paused))
         rate = report.line_count / max(report.append_s, 1e-9)
         self._view.say(
             f"Appended {report.line_count:,} lines in {report.append_s:.1f} s ({rate:,.0f}/s, the "
@@ -429,7 +429,7 @@ class Demo:
         self, what: str, bookie: LocalBookie, fragments: Sequence[FragmentLine]
     ) -> None:
         """Check that at least one of these fragments is without the bookie."""
-        without = [each for each in fragments if bookie.id not in each.ensemble]
+        without = [fragment for fragment in fragments if bookie.id not in fragment.ensemble]
         seen = f"{bookie.id} is in the last fragment"
         if without:
             seen = f"{bookie.id} is not in the fragment from entry {without[0].first_entry_id:,} on"

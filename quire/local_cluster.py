@@ -192,7 +192,7 @@ class LocalCluster:
         if servers:
             self._report(f"Starting {_counted(len(servers), noun)} ...")
             count = len(servers)
-            starts = {each.name: each.start(started_count=count) for each in servers}
+            starts = {server.name: server.start(started_count=count) for server in servers}
             await start_all(starts, self._report)
 
     async def _add_user(self) -> None:
@@ -201,7 +201,7 @@ class LocalCluster:
         rng = SystemRandom()
         store = await open_cluster_store(self.metadata_uri, rng=rng)
         try:
-            credentials = [new_credential(each, password, rng) for each in ScramMechanism]
+            credentials = [new_credential(mechanism, password, rng) for mechanism in ScramMechanism]
             await UserStore(store, rng).alter(CLIENT_NAME, (), credentials)
         finally:
             await store.aclose()

@@ -123,7 +123,7 @@ class Option:
         for counted, per, unit in zip(words, words[1:], words[2:], strict=False):
             if per == "per" and unit in UNITS:
                 return f"{UNITS.get(counted, counted)}/{UNITS[unit]}"
-        return next((UNITS[each] for each in words if each in UNITS), "")
+        return next((UNITS[word] for word in words if word in UNITS), "")
 
     @property
     def flag(self) -> str:
@@ -275,7 +275,7 @@ def file_option(
 
 def described(kind: type[Declared]) -> Mapping[str, Option]:
     """Return the options of a class by name: its own first, then those of its bases."""
-    by_name = {each.name: each for each in fields(kind)}
+    by_name = {one_field.name: one_field for one_field in fields(kind)}
     names = (name for each in kind.__mro__ for name in getattr(each, "__annotations__", ()))
     return {name: _option_of(by_name[name]) for name in dict.fromkeys(names) if name in by_name}
 
@@ -301,7 +301,11 @@ def check_values(declared: Declared) -> None:
 
 def with_options(config: DeclaredT, options: Declared) -> DeclaredT:
     """Return `config` with the values of the options that are named like its fields."""
-    names = [each.name for each in fields(config) if each.name in options.__dataclass_fields__]
+    names = [
+        one_field.name
+        for one_field in fields(config)
+        if one_field.name in options.__dataclass_fields__
+    ]
     return replace(config, **{name: getattr(options, name) for name in names})
 
 
@@ -376,7 +380,9 @@ class OptionTable(Generic[OptionsT]):
         options = replace(self.kind(), **{k: v for k, v in values.items() if k not in wrong})
         # A contradiction of a value that is wrong itself may be none.
         problems += (
-            each for each in options.contradictions() if wrong.isdisjoint(_WORD.findall(each))
+            contradiction
+            for contradiction in options.contradictions()
+            if wrong.isdisjoint(_WORD.findall(contradiction))
         )
         missing = tuple(
             name

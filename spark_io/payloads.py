@@ -180,7 +180,7 @@ def parsed(batches: Iterable[pa.RecordBatch], columns: PayloadColumns) -> Iterat
     row_of = _json_rows(columns) if columns.form == JSON else _csv_rows(columns)
     for batch in batches:
         payloads = batch.column("data").to_pylist()
-        arrays, corrupt = _arrays([row_of(each) for each in payloads], columns, schema)
+        arrays, corrupt = _arrays([row_of(payload) for payload in payloads], columns, schema)
         if corrupt and not columns.has_corrupt_column:
             at = corrupt[0]
             ledger_id, entry_id = (
@@ -282,7 +282,9 @@ def _of_json(kind: DataType) -> Callable[[Any], Any]:
         case ArrayType():
             convert = partial(_array, _of_json(kind.elementType))
         case StructType():
-            convert = partial(_struct, {each.name: _of_json(each.dataType) for each in kind.fields})
+            convert = partial(
+                _struct, {field.name: _of_json(field.dataType) for field in kind.fields}
+            )
         case _:
             convert = partial(_exactly, int)
     return lambda value: None if value is None else convert(value)

@@ -24,7 +24,7 @@ def entries_behind(progress: Mapping[str, object]) -> int | None:
     """
     sources = progress["sources"]
     assert isinstance(sources, Sequence)
-    behind = [_of_source(each) for each in sources]
+    behind = [_of_source(source) for source in sources]
     return None if None in behind else sum(each for each in behind if each is not None)
 
 

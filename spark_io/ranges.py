@@ -84,8 +84,8 @@ class PackedRanges:
         self._entry_bytes = array("d")
         self._tokens: list[bytes] = []
         self._links = array("q") if keeps_links else None
-        for each in ranges:
-            self.add(each)
+        for range_ in ranges:
+            self.add(range_)
 
     def add(self, wanted: EntryRange) -> None:
         """Add a range at the end."""
@@ -142,7 +142,7 @@ def plan_splits(
     """
     size_max = float(split_bytes)
     if min_partitions > 1:
-        size_max = min(size_max, sum(each.size for each in ranges) / min_partitions)
+        size_max = min(size_max, sum(range_.size for range_ in ranges) / min_partitions)
     size_max = max(1.0, size_max)
     part: list[RangeT] = []
     size, count = 0.0, 0
@@ -163,19 +163,19 @@ def _pieces(
     ranges: Iterable[RangeT], size_max: float, split_entries: int | None
 ) -> Iterator[RangeT]:
     """Split ranges that are too large for one part into equal pieces."""
-    for each in ranges:
-        count, size = each.count, each.size
+    for range_ in ranges:
+        count, size = range_.count, range_.size
         if count <= 0:
             continue
         if size <= size_max and (split_entries is None or count <= split_entries):
-            yield each
+            yield range_
             continue
         wanted = -(-size // size_max)
         if split_entries is not None:
             wanted = max(wanted, -(-count // split_entries))
-        pieces = int(min(wanted, each.count))
-        at = each.first
+        pieces = int(min(wanted, range_.count))
+        at = range_.first
         for number in range(1, pieces + 1):
-            end = each.first + each.count * number // pieces
-            yield replace(each, first=at, last=end - 1)
+            end = range_.first + range_.count * number // pieces
+            yield replace(range_, first=at, last=end - 1)
             at = end

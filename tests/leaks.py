@@ -82,12 +82,12 @@ class Leaks:
         yield
         self._before = None
         allowed = max(self._ended_count, 0)
-        left = [f"process {_described(each)}" for each in before.left_processes(allowed)]
+        left = [f"process {_described(process)}" for process in before.left_processes(allowed)]
         self._running_count = len(_children()) + len(_forked())
         self._ended_count += before.process_count - self._running_count
         if request.node.get_closest_marker("spark") is None and not _has_spark():
             shared = not self._opening.isdisjoint(request.fixturenames)
-            left += [f"thread {each.name}" for each in before.left_threads(shared)]
+            left += [f"thread {thread.name}" for thread in before.left_threads(shared)]
             left += before.left_open(shared)
         left += before.changes()
         if left:
@@ -146,8 +146,8 @@ class _Found:
 
     def left_threads(self, shared: bool) -> list[threading.Thread]:
         kept = (RUNNERS_THREADS, LOOPS_THREADS) if shared else RUNNERS_THREADS
-        new = [each for each in threading.enumerate() if each not in self.threads]
-        return _still_running([each for each in new if not each.name.startswith(kept)])
+        new = [thread for thread in threading.enumerate() if thread not in self.threads]
+        return _still_running([thread for thread in new if not thread.name.startswith(kept)])
 
     def left_open(self, shared: bool) -> list[str]:
         """Return the new descriptors, and what the collector says of those that it closes."""
@@ -155,9 +155,9 @@ class _Found:
             return []
         unclosed = _collected()
         left = [
-            f"descriptor {each.number} ({_target(each)})"
-            for each in sorted(_open_descriptors() - self.open)
-            if not (shared and each.kind in CONNECTIONS)
+            f"descriptor {descriptor.number} ({_target(descriptor)})"
+            for descriptor in sorted(_open_descriptors() - self.open)
+            if not (shared and descriptor.kind in CONNECTIONS)
         ]
         return unclosed + left
 
@@ -200,9 +200,9 @@ def _once_ended(left: Callable[[], Collection[int]]) -> Collection[int]:
 def _still_running(running: Sequence[threading.Thread]) -> list[threading.Thread]:
     """Wait for threads that were told to end; return those that do not."""
     end_s = time.monotonic() + WAIT_S
-    for each in running:
-        each.join(max(0.0, end_s - time.monotonic()))
-    return [each for each in running if each.is_alive()]
+    for thread in running:
+        thread.join(max(0.0, end_s - time.monotonic()))
+    return [thread for thread in running if thread.is_alive()]
 
 
 def _collected() -> list[str]:
@@ -219,7 +219,7 @@ def _collected() -> list[str]:
 def _open_descriptors() -> frozenset[Open]:
     """Return the descriptors of this process, without what all tests share."""
     found: list[Open] = []
-    kept = {each.fileno() for each in FORKS}
+    kept = {fork.fileno() for fork in FORKS}
     with suppress(OSError):
         for name in os.listdir(DESCRIPTORS):  # noqa: PTH208  quicker
             with suppress(OSError):  # the one of this list
@@ -244,7 +244,7 @@ def _state() -> dict[str, object]:
     os.umask(umask)
     state: dict[str, object] = {f"variable {name}": value for name, value in os.environ.items()}
     state.pop("variable PYTEST_CURRENT_TEST", None)
-    state |= {f"handler of {each.name}": signal.getsignal(each) for each in SIGNALS}
+    state |= {f"handler of {signals.name}": signal.getsignal(signals) for signals in SIGNALS}
     with suppress(FileNotFoundError):
         state["working directory"] = os.getcwd()  # noqa: PTH109  quicker
     return state | {"umask": umask}
@@ -252,14 +252,14 @@ def _state() -> dict[str, object]:
 
 def _children() -> frozenset[int]:
     """Return this process's children, but not the program that forks others."""
-    return frozenset(each for each in _children_of("self") if PROGRAM not in _described(each))
+    return frozenset(child for child in _children_of("self") if PROGRAM not in _described(child))
 
 
 def _forked() -> frozenset[int]:
     """Return what runs of what the program that forks did for this process."""
     if not FORKS:
         return frozenset()
-    programs = {each for each in _children_of("self") if PROGRAM in _described(each)}
+    programs = {child for child in _children_of("self") if PROGRAM in _described(child)}
     return frozenset(each for each in FORKED.copy() if _parent(each) in programs)
 
 
@@ -281,7 +281,7 @@ def _processes() -> Iterator[int]:
 
 
 def _orphans() -> Iterator[int]:
-    return (each for each in _processes() if _is_ours(each) and not _is_below(each))
+    return (process for process in _processes() if _is_ours(process) and not _is_below(process))
 
 
 def _is_ours(process: int) -> bool:

@@ -159,8 +159,8 @@ class VirtualNetworkLoop(VirtualTimeLoop):
         if listener is None and (bound is None or bound.fileno() < 0):
             raise ConnectionRefusedError(111, f"no server listens at {host}:{port}")
         near, far = (_NamedSocket(fileno=each.detach()) for each in socket.socketpair())
-        for each in (near, far):
-            each.setblocking(False)
+        for named_socket in (near, far):
+            named_socket.setblocking(False)
         near.own_name = far.peer_name = (HOST, next(self._ports))
         near.peer_name = far.own_name = (HOST, port)
         if listener is not None:

@@ -236,13 +236,13 @@ async def age(ageing: Ageing, overwrites: float) -> None:
         writers = asyncio.create_task(write_all(ageing, client, overwrites))
         try:
             await asyncio.wait([writers, *others], return_when=asyncio.FIRST_COMPLETED)
-            for each in others:
-                if each.done():
-                    each.result()
+            for other in others:
+                if other.done():
+                    other.result()
             await writers
         finally:
-            for each in (*others, writers):
-                each.cancel()
+            for other in (*others, writers):
+                other.cancel()
             await asyncio.gather(*others, writers, return_exceptions=True)
         if ageing.is_restarting:  # it was cancelled between the kill and the start
             await ageing.cluster.bookies[0].restart()
@@ -281,7 +281,7 @@ async def _measure(bench: Bench) -> None:
 
 
 def _report(ageing: Ageing, seconds: float, failure: str | None) -> dict[str, object]:
-    settled = [each for each in ageing.samples if each["overwrites"] > 1]
+    settled = [sample for sample in ageing.samples if sample["overwrites"] > 1]
     shares = sorted(each["live_share"] for each in settled) or [0.0]
     written = ageing.counts["log_bytes_written"] + ageing.counts["cleaning_written_bytes"]
     return {

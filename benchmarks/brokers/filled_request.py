@@ -98,8 +98,10 @@ def _elements_in(field: Schema, version: int) -> int:
     """Return how many elements a filled element of an array counts for."""
     if "fields" not in field:
         return 1
-    inner = [each for each in _present(field, version) if str(each["type"]).startswith("[]")]
-    return 1 + sum(_elements_in(each, version) for each in inner)
+    inner = [
+        mapping for mapping in _present(field, version) if str(mapping["type"]).startswith("[]")
+    ]
+    return 1 + sum(_elements_in(mapping, version) for mapping in inner)
 
 
 def _null(field: Schema, filling: Filling) -> bytes:

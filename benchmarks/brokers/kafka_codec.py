@@ -108,8 +108,8 @@ def _fetch(batch_bytes: int, us_wanted: float | None) -> Case:
                 str(topic.key),
                 bytes(16),
                 [
-                    FetchPartitionResult(each.partition, 0, 9, 9, 0, None, batches)
-                    for each in topic.partitions
+                    FetchPartitionResult(partition.partition, 0, 9, 9, 0, None, batches)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics

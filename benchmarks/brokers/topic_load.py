@@ -58,7 +58,7 @@ def create(client: Client, topic: str, partitions: int, settings: dict[str, str]
     ends = time.monotonic() + WAIT_S
     while time.monotonic() < ends:
         known = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions.values()
-        if len(known) == partitions and all(each.leader >= 0 for each in known):
+        if len(known) == partitions and all(metadata.leader >= 0 for metadata in known):
             return
         time.sleep(0.1)
     raise TimeoutError(f"{topic} has no leaders")

@@ -83,7 +83,7 @@ async def put(side: Side, load: str, topic: str, **options: float) -> dict[str, 
     words += [word for each in side.client for word in ("--client", each)]
     words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if load == "create":
-        words += [word for each in side.settings for word in ("--setting", each)]
+        words += [word for setting in side.settings for word in ("--setting", setting)]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *words,

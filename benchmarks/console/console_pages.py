@@ -35,7 +35,7 @@ async def _measure(bench: Bench) -> None:
         async with running(directory, BOOKIES) as cluster:
             uri = cluster.cluster.metadata_uri
             count = bench.size(LEDGERS, SMOKE_LEDGERS)
-            bookies = [BookieId(each.id) for each in cluster.bookies]
+            bookies = [BookieId(bookie.id) for bookie in cluster.bookies]
             bench.report.note(f"storing {count:,} ledgers")
             fragments = bench.size(FRAGMENTS, SMOKE_FRAGMENTS)
             many = await store_ledgers(uri, bookies, count, fragments)
@@ -55,7 +55,7 @@ async def _measure(bench: Bench) -> None:
             async with cluster.client.create_ledger(Quorum(3, 3, 2)) as ledger:
                 await ledger.append(b"one")
                 ensemble = (await cluster.client.ledger_info(ledger.id)).fragments[0].ensemble
-            hung = next(each for each in cluster.bookies if each.id == ensemble[0])
+            hung = next(bookie for bookie in cluster.bookies if bookie.id == ensemble[0])
             hung.pause()
             try:
                 async with measured_console(uri) as console:

@@ -58,7 +58,7 @@ async def store_ledgers(
     async with open_cluster(metadata) as cluster:
         for begin in range(0, count - 1, AT_ONCE):
             numbers = range(begin, min(count - 1, begin + AT_ONCE))
-            ledgers = [closed_ledger(FIRST_ID + each, bookies, 1) for each in numbers]
+            ledgers = [closed_ledger(FIRST_ID + number, bookies, 1) for number in numbers]
             await asyncio.gather(*map(cluster.ledgers.create, ledgers))
         await cluster.ledgers.create(last)
     return last.ledger_id

@@ -96,7 +96,7 @@ class Appending:
                 self._revisit(seat)
             elif seat.hold is Hold.NONE and seat.roll_is_due:
                 self.roll(seat, seat.ledger)
-        for bookie_id in [each for each in self._away if self._world.bookies.answers(each)]:
+        for bookie_id in [bookie for bookie in self._away if self._world.bookies.answers(bookie)]:
             for seat in self._away.pop(bookie_id).values():
                 rejoin = partial(self._rejoin, seat, seat.ledger, bookie_id)
                 self._world.agenda.after(self._world.assumptions.rejoin_s, rejoin)
@@ -118,9 +118,9 @@ class Appending:
             self.judge(seat)
             return
         if isinstance(decision, Shrink):
-            for each in ensemble:
-                if each not in decision.ensemble:
-                    self._away.setdefault(each, {})[seat.number] = seat
+            for bookie in ensemble:
+                if bookie not in decision.ensemble:
+                    self._away.setdefault(bookie, {})[seat.number] = seat
             self.change(seat, decision.ensemble)
             self._plan_spare(seat)
             return
@@ -174,11 +174,11 @@ class Appending:
 
     def _revisit(self, seat: Seat) -> None:
         """Detect members that are silent already."""
-        for each in seat.ensemble:
-            silence = self._world.bookies.silent.get(each)
-            if silence is None or seat.health.is_out(each) or seat.hold is not Hold.NONE:
+        for bookie in seat.ensemble:
+            silence = self._world.bookies.silent.get(bookie)
+            if silence is None or seat.health.is_out(bookie) or seat.hold is not Hold.NONE:
                 continue
-            detect = partial(self._detect_late, seat, seat.ledger, each, silence)
+            detect = partial(self._detect_late, seat, seat.ledger, bookie, silence)
             self._world.agenda.after(self._world.assumptions.detect_crash_s, detect)
 
     def _detect_late(
@@ -201,7 +201,7 @@ class Appending:
     def _take_spare(self, seat: Seat, ledger: Ledger) -> None:
         """Replace a member that left, or that could not leave, by a spare."""
         quorum, ensemble = self._world.configuration.quorum, seat.ensemble
-        parked = [each for each in ensemble if each in seat.health.parked]
+        parked = [bookie for bookie in ensemble if bookie in seat.health.parked]
         is_full = len(ensemble) >= quorum.ensemble_size
         if seat.ledger is not ledger or ledger.closed_s is not None or (is_full and not parked):
             return
@@ -257,9 +257,9 @@ class Appending:
             begin_s = world.now if from_s is None else from_s
             world.measures.outage(seat, seat.stopped_s, begin_s)
             seat.stopped_s, ledger.running_since = None, begin_s
-            for each in seat.ensemble:
-                if not world.bookies.answers(each):
-                    self._gaps.begin(ledger, each)
+            for bookie in seat.ensemble:
+                if not world.bookies.answers(bookie):
+                    self._gaps.begin(ledger, bookie)
             if seat.roll_is_due:
                 self.roll(seat, ledger)
         self.judge_pace(seat)
@@ -283,7 +283,7 @@ class Appending:
             return
         metadata = seat.ledger.metadata
         quorum = metadata.quorum_of(metadata.last_fragment)
-        prompt = sum(self._world.bookies.is_prompt(each) for each in seat.ensemble)
+        prompt = sum(self._world.bookies.is_prompt(bookie) for bookie in seat.ensemble)
         is_slow = seat.stopped_s is None and prompt < quorum.ack_quorum
         if is_slow and seat.slow_since_s is None:
             seat.slow_since_s = self._world.now

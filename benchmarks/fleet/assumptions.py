@@ -182,11 +182,11 @@ def described() -> list[AssumptionInfo]:
     defaults = Assumptions()
     return [
         AssumptionInfo(
-            each.name,
-            getattr(defaults, each.name),
-            each.metadata["unit"],
-            each.metadata["meaning"],
-            each.metadata["least"],
+            one_field.name,
+            getattr(defaults, one_field.name),
+            one_field.metadata["unit"],
+            one_field.metadata["meaning"],
+            one_field.metadata["least"],
         )
-        for each in fields(Assumptions)
+        for one_field in fields(Assumptions)
     ]

@@ -43,7 +43,7 @@ class Bookies:
         self._causes = [0] * assumptions.bookies
         self._slow_causes = [0] * assumptions.bookies
         self._generation = [0] * assumptions.bookies
-        self.on_machine = [self._id_of(each) for each in range(assumptions.bookies)]
+        self.on_machine = [self._id_of(number) for number in range(assumptions.bookies)]
         self.silent: dict[BookieId, Silence] = {}
         self.slow: dict[BookieId, None] = {}
         self.lost: dict[BookieId, None] = {}
@@ -140,8 +140,8 @@ class Bookies:
         if len(self._names) <= size:
             return self._offered
         wanted = self._rng.sample(self._names, size)
-        wanted += [each for each in members if each in self._offered]
-        return {each: self._offered[each] for each in wanted}
+        wanted += [member for member in members if member in self._offered]
+        return {bookie: self._offered[bookie] for bookie in wanted}
 
     def _id_of(self, machine: int) -> BookieId:
         return BookieId(f"bookie-{machine:03}-{self._generation[machine]}")

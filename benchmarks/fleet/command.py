@@ -58,20 +58,20 @@ def parser() -> argparse.ArgumentParser:
         help=f"number of seeds, for the spread (default {SEEDS_DEFAULT})",
     )
     group = parser.add_argument_group("assumptions")
-    for each in described():
+    for row in described():
         group.add_argument(
-            "--" + each.name.replace("_", "-"),
-            type=_number(each),
-            default=each.default,
+            "--" + row.name.replace("_", "-"),
+            type=_number(row),
+            default=row.default,
             metavar="N",
-            help=f"{each.meaning}; {each.unit} (default {each.default:g})".replace("%", "%%"),
+            help=f"{row.meaning}; {row.unit} (default {row.default:g})".replace("%", "%%"),
         )
     return parser
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Simulate, show the progress, and print the results."""
-    assumptions = Assumptions(**{each.name: getattr(arguments, each.name) for each in described()})
+    assumptions = Assumptions(**{row.name: getattr(arguments, row.name) for row in described()})
     names = chosen(arguments.configurations, list(BY_NAME), "configuration")
     widest = max(BY_NAME[name].quorum.ensemble_size for name in names)
     if assumptions.bookies < widest:
@@ -82,7 +82,9 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     with Progress(output, "simulated", "runs", len(names) * len(seeds)) as progress:
         runs = await run_all(names, assumptions, seeds, lambda _run: progress.advance(1))
-    by_name = {name: [each for each in runs if each.configuration == name] for name in names}
+    by_name = {
+        name: [figures for figures in runs if figures.configuration == name] for name in names
+    }
     if output.as_json:
         output.record(_document(assumptions, seeds, by_name))
     else:
@@ -100,7 +102,7 @@ def _document(
             over = spread(found, figure)
             spreads[figure] = asdict(over) if over is not None else None
         row: dict[str, Json] = {"name": name, "says": BY_NAME[name].says, "figures": spreads}
-        row["runs"] = [{"seed": each.seed, **each.values()} for each in found]
+        row["runs"] = [{"seed": figures.seed, **figures.values()} for figures in found]
         configurations.append(row)
     histories: list[Json] = [
         {"seed": seed, "faults": fault_counts(assumptions, seed)} for seed in seeds

@@ -69,4 +69,4 @@ CONFIGURATIONS: Final = (
         "in-sync-3-min-1", "the same, but one in sync is enough", Quorum.in_sync(3, 1).spec
     ),
 )
-BY_NAME: Final = {each.name: each for each in CONFIGURATIONS}
+BY_NAME: Final = {configuration.name: configuration for configuration in CONFIGURATIONS}

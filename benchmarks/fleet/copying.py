@@ -100,7 +100,7 @@ class Copying:
             case FillGaps():
                 end = ledger.end(now)
                 gaps = ledger.gaps[target]
-                return sum((end if each.end is None else each.end) - each.first for each in gaps)
+                return sum((end if gap.end is None else gap.end) - gap.first for gap in gaps)
             case CatchUp():
                 older = ledger.ranges(now)[:-1]
                 return sum(end - first for f, first, end in older if target not in f.ensemble)
@@ -126,5 +126,5 @@ class Copying:
         if len(old.ensemble) < self._world.configuration.replica_count:
             return (*old.ensemble, target)
         members = metadata.last_fragment.ensemble
-        gone = next(each for each in old.ensemble if each not in members)
-        return tuple(target if each == gone else each for each in old.ensemble)
+        gone = next(bookie for bookie in old.ensemble if bookie not in members)
+        return tuple(target if bookie == gone else bookie for bookie in old.ensemble)

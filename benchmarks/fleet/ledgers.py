@@ -70,7 +70,7 @@ class Ledger:
     def ranges(self, now: float) -> list[tuple[Fragment, int, int]]:
         """List the fragments with their first entry and the end of their entries."""
         fragments = self.metadata.fragments
-        ends = [each.first_entry_id for each in fragments[1:]] + [EntryId(self.end(now))]
+        ends = [fragment.first_entry_id for fragment in fragments[1:]] + [EntryId(self.end(now))]
         return [(f, f.first_entry_id, end) for f, end in zip(fragments, ends, strict=True)]
 
     def gaps_within(self, bookie_id: BookieId, first: int, end: int) -> list[tuple[int, int]]:
@@ -86,11 +86,11 @@ class Ledger:
         """Count entries by number of copies, without the copies of bookies that are `away`."""
         counts = [0] * (self.metadata.quorum.write_quorum + 1)
         for fragment, first, end in self.ranges(now):
-            there = [each for each in fragment.ensemble if each not in away]
+            there = [bookie for bookie in fragment.ensemble if bookie not in away]
             missing = [
                 gap
-                for each in (there if self.gaps else ())
-                for gap in self.gaps_within(each, first, end)
+                for bookie in (there if self.gaps else ())
+                for gap in self.gaps_within(bookie, first, end)
             ]
             if not missing:
                 counts[min(len(there), len(counts) - 1)] += max(0, end - first)

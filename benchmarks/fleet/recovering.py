@@ -61,7 +61,7 @@ class Recovering:
     def _is_covered(self, seat: Seat, is_known: Callable[[BookieId], bool]) -> bool:
         metadata = seat.ledger.metadata
         quorum = metadata.quorum_of(metadata.last_fragment)
-        return covers(quorum, [p for p, each in enumerate(seat.ensemble) if is_known(each)])
+        return covers(quorum, [p for p, bookie in enumerate(seat.ensemble) if is_known(bookie)])
 
     def _wait(self, seat: Seat) -> None:
         if seat.undecided_s is None:

@@ -74,8 +74,8 @@ class RepairWorker:
 
     def _advance(self) -> None:
         passed_s = self._agenda.now - self._since_s
-        for each in self.copies:
-            each.left_bytes -= passed_s * each.bytes_per_s
+        for copy in self.copies:
+            copy.left_bytes -= passed_s * copy.bytes_per_s
         self._since_s = self._agenda.now
 
     def _pace(self, workers: int) -> None:
@@ -97,25 +97,25 @@ class RepairWorker:
         self._advance()
         now = self._agenda.now
         ended = [e for e in self.copies if e.left_bytes <= DONE_BYTES and e.ready_s <= now]
-        for each in ended:
-            self.copies.remove(each)
+        for copy in ended:
+            self.copies.remove(copy)
         self._pace(workers)
-        for each in ended:
-            self._on_end(each)
+        for copy in ended:
+            self._on_end(copy)
 
 
 def rates_of(copies: list[Copy], assumptions: Assumptions, workers: int) -> list[float]:
     """Return the bytes per second of each of one worker's copies."""
-    targets = Counter(each.target for each in copies)
-    sources = Counter(each.source for each in copies)
+    targets = Counter(copy.target for copy in copies)
+    sources = Counter(copy.source for copy in copies)
     shared = min(assumptions.worker_bytes_per_s, assumptions.repair_bytes_per_s / workers)
     to_one = assumptions.bookie_bytes_per_s / workers
     from_one = assumptions.source_bytes_per_s / workers
     return [
         min(
             shared / len(copies),
-            to_one / targets[each.target],
-            from_one / sources[each.source],
+            to_one / targets[copy.target],
+            from_one / sources[copy.source],
         )
-        for each in copies
+        for copy in copies
     ]

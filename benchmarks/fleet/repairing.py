@@ -117,7 +117,7 @@ class Repairing:
         urgency, needs = self._needs(ledger)
         if not needs:
             return
-        size = sum(self._entries(ledger, each) for each in needs)
+        size = sum(self._entries(ledger, need) for need in needs)
         waiting = _Waiting(urgency, size, next(self._order), ledger)
         self._waiting[ledger.number] = waiting
         heapq.heappush(self._heap, waiting)
@@ -194,7 +194,9 @@ class Repairing:
 
     def _source(self, fragment: Fragment, absent: BookieId | None) -> BookieId | None:
         answers = self._world.bookies.answers
-        return next((each for each in fragment.ensemble if each != absent and answers(each)), None)
+        return next(
+            (bookie for bookie in fragment.ensemble if bookie != absent and answers(bookie)), None
+        )
 
     def _target(
         self, ledger: Ledger, fragment: Fragment, absent: BookieId | None
@@ -223,7 +225,7 @@ class Repairing:
         metadata = copy.ledger.metadata
         index = metadata.fragment_index_of(copy.first_entry_id)
         old = metadata.fragments[index]
-        kept = tuple(copy.target if each == copy.absent else each for each in old.ensemble)
+        kept = tuple(copy.target if bookie == copy.absent else bookie for bookie in old.ensemble)
         ensemble = kept if copy.absent is not None else (*kept, copy.target)
         new = metadata.with_fragment(index, replace(old, ensemble=ensemble), TOKEN)
         self._world.store(copy.ledger, new)
@@ -241,11 +243,11 @@ class Repairing:
         urgency, standings = class_with_absent(holders_of(metadata), metadata.quorum, known, absent)
         if urgency is None:
             return nothing
-        return urgency, [each for each in needs_of(metadata, standings) if not each.is_lost]
+        return urgency, [need for need in needs_of(metadata, standings) if not need.is_lost]
 
     def _may_be_short(self, ledger: Ledger) -> bool:
         wanted = self._world.configuration.replica_count
-        return any(len(each.ensemble) < wanted for each in ledger.metadata.fragments)
+        return any(len(fragment.ensemble) < wanted for fragment in ledger.metadata.fragments)
 
     def _entries(self, ledger: Ledger, need: Need) -> int:
         """Return the number of entries of the fragment that needs a copy."""

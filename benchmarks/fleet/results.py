@@ -132,10 +132,10 @@ def assumed(assumptions: Assumptions) -> list[dict[str, float | str]]:
     """List every assumption with its value, unit and meaning."""
     return [
         {
-            "name": each.name,
-            "value": getattr(assumptions, each.name),
-            "unit": each.unit,
-            "meaning": each.meaning,
+            "name": assumption_info.name,
+            "value": getattr(assumptions, assumption_info.name),
+            "unit": assumption_info.unit,
+            "meaning": assumption_info.meaning,
         }
-        for each in described()
+        for assumption_info in described()
     ]

@@ -75,7 +75,7 @@ class CopyTracker:
         """Return whether some fragment may lack copies; cheaper than counting."""
         return bool(ledger.gaps) or any(
             len(fragment.ensemble) < self.enough
-            or any(each in self.away for each in fragment.ensemble)
+            or any(bookie in self.away for bookie in fragment.ensemble)
             for fragment in ledger.metadata.fragments
         )
 

@@ -65,18 +65,18 @@ class World:
         old = _members(ledger.metadata)
         ledger.metadata = metadata
         new = _members(metadata)
-        for each in new:
-            if each not in old:
-                self.held_by.setdefault(each, {})[ledger.number] = ledger
-        for each in old:
-            if each not in new:
-                self.held_by[each].pop(ledger.number, None)
-                self.drop_gaps(ledger, each)
+        for bookie in new:
+            if bookie not in old:
+                self.held_by.setdefault(bookie, {})[ledger.number] = ledger
+        for bookie in old:
+            if bookie not in new:
+                self.held_by[bookie].pop(ledger.number, None)
+                self.drop_gaps(ledger, bookie)
 
     def enter(self, ledger: Ledger) -> None:
         """Add a new ledger."""
-        for each in _members(ledger.metadata):
-            self.held_by.setdefault(each, {})[ledger.number] = ledger
+        for member in _members(ledger.metadata):
+            self.held_by.setdefault(member, {})[ledger.number] = ledger
 
     def drop_gaps(self, ledger: Ledger, bookie_id: BookieId) -> None:
         """Remove the gaps of a bookie in a ledger."""
@@ -85,13 +85,13 @@ class World:
 
     def seat_at(self, seat: Seat, ensemble: tuple[BookieId, ...]) -> None:
         """Record the bookies that store a seat's new entries from now on."""
-        for each in ensemble:
-            self.written_by.setdefault(each, {})[seat.number] = seat
+        for bookie in ensemble:
+            self.written_by.setdefault(bookie, {})[seat.number] = seat
 
     def unseat(self, seat: Seat) -> None:
         """Record that no bookie stores entries for a seat."""
-        for each in seat.ensemble:
-            self.written_by[each].pop(seat.number, None)
+        for bookie in seat.ensemble:
+            self.written_by[bookie].pop(seat.number, None)
 
     def delete_later(self, ledger: Ledger) -> None:
         """Schedule the deletion of a closed ledger for the end of its retention."""
@@ -103,9 +103,9 @@ class World:
         self.readable.drop(ledger, self.now)
         self.measures.stored(ledger, self.now)
         ledger.is_deleted = True
-        for each in _members(ledger.metadata):
-            self.held_by[each].pop(ledger.number, None)
-            self.drop_gaps(ledger, each)
+        for member in _members(ledger.metadata):
+            self.held_by[member].pop(ledger.number, None)
+            self.drop_gaps(ledger, member)
 
 
 class MetadataStoreModel:
@@ -125,4 +125,4 @@ class MetadataStoreModel:
 
 
 def _members(metadata: LedgerMetadata) -> dict[BookieId, None]:
-    return dict.fromkeys(each for fragment in metadata.fragments for each in fragment.ensemble)
+    return dict.fromkeys(bookie for fragment in metadata.fragments for bookie in fragment.ensemble)

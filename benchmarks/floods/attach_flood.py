@@ -39,9 +39,9 @@ async def flood_with_attaches(run: FloodRun) -> None:
                 batch = range(number, number + size.per_s // BATCHES_PER_S)
                 number = batch.stop
                 frames = []
-                for each in map(LedgerId, batch):
-                    frames.append(frame_of(1, AttachLedger(each, bytes(MASTER_KEY_BYTES))))
-                    frames.append(frame_of(1, ReadLac(each, fence=False)))
+                for ledger_id in map(LedgerId, batch):
+                    frames.append(frame_of(1, AttachLedger(ledger_id, bytes(MASTER_KEY_BYTES))))
+                    frames.append(frame_of(1, ReadLac(ledger_id, fence=False)))
                 attached.extend(batch)
                 while len(attached) > size.each:
                     frames.append(frame_of(1, DetachLedger(LedgerId(attached.popleft()))))

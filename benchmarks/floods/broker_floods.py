@@ -45,7 +45,7 @@ def fetch_body(session: tuple[int, int], topic_id: bytes, partitions: bytes, cou
 
 
 def _partitions(numbers: Sequence[int]) -> bytes:
-    rows = [_PARTITION.pack(each, -1, 0, -1, -1, FETCH_BYTES) + NO_TAGS for each in numbers]
+    rows = [_PARTITION.pack(number, -1, 0, -1, -1, FETCH_BYTES) + NO_TAGS for number in numbers]
     return b"".join(rows)
 
 

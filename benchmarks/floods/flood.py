@@ -114,7 +114,7 @@ def _report(bench: Bench, kind: FloodKind) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    kinds = [str(each) for each in FloodKind]
+    kinds = [str(kind) for kind in FloodKind]
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds, metavar="KIND")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each phase")
 

@@ -55,8 +55,8 @@ async def flood_with_watches(run: FloodRun) -> None:
                 run.counts.cut += not first.is_open
                 first.abort()
     finally:
-        for each in held:
-            each.abort()
+        for connection in held:
+            connection.abort()
 
 
 async def _filled(run: FloodRun, names: "itertools.count[int]") -> GatewayConnection:

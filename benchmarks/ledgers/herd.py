@@ -193,7 +193,7 @@ class Herd:
             while left and has(left[-1]):
                 left.pop()
             await asyncio.sleep(LOOK_S)
-        self._failures += ["not in time"] * sum(not has(each) for each in left)
+        self._failures += ["not in time"] * sum(not has(writer) for writer in left)
 
 
 async def _measure(bench: Bench) -> None:

@@ -36,12 +36,12 @@ async def _measure_once(bench: Bench) -> None:
         async with losing_cluster(directory) as cluster:
             metered = cluster.running.metered()
             append_s = await cluster.fill(load, ledger_count)
-            append_cpu_s = sum(each.cpu_s or 0.0 for each in metered.finish())
+            append_cpu_s = sum(usage.cpu_s or 0.0 for usage in metered.finish())
             await cluster.set_limits(bytes_per_s=0, bookie_bytes_per_s=0, source_bytes_per_s=0)
             target = await cluster.running.cluster.add_bookie()
             async with cluster.worker(directory / "repair.log") as worker, bench.measured(CASE):
                 lost = await cluster.lose_first()
-                sources = [each.pid for each in cluster.running.bookies[1:3]]
+                sources = [bookie.pid for bookie in cluster.running.bookies[1:3]]
                 before = cpu_s([worker.pid]), cpu_s([target.pid]), cpu_s(sources)
                 start = perf_counter()
                 await cluster.wait_repaired(lost)

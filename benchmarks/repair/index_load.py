@@ -95,7 +95,7 @@ def main() -> None:
         "rss_peak_MB": resident_mb("VmHWM"),
         "fill_s": fill_s,
         "plan_s": plan_s,
-        "affected_ledgers": sum(each.ledgers for each in plan.totals.values()),
+        "affected_ledgers": sum(total.ledgers for total in plan.totals.values()),
         "first_jobs": len(plan.first),
     }
     print(json.dumps({name: round(value, 3) for name, value in figures.items()}))

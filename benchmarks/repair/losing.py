@@ -95,13 +95,13 @@ class LosingCluster:
 
     async def repaired_share(self, lost: BookieId) -> float:
         """Return the share of the ledgers that do not name a bookie any more."""
-        found = [(await self._ledgers.get(each))[0] for each in self._filled]
-        return sum(not _named([each], lost) for each in found) / len(found)
+        found = [(await self._ledgers.get(ledger_id))[0] for ledger_id in self._filled]
+        return sum(not _named([metadata], lost) for metadata in found) / len(found)
 
     async def _until(self, lost: BookieId, seconds_max: float, *, has_begun: bool) -> None:
         async with asyncio.timeout(seconds_max):
             while True:
-                found = [(await self._ledgers.get(each))[0] for each in self._filled]
+                found = [(await self._ledgers.get(ledger_id))[0] for ledger_id in self._filled]
                 if has_begun and (_incoming(found) or not _named(found, lost)):
                     return
                 if not has_begun and not _named(found, lost):
@@ -130,8 +130,8 @@ async def losing_cluster(directory: Path) -> AsyncIterator[LosingCluster]:
 
 
 def _named(ledgers: Sequence[LedgerMetadata], bookie_id: BookieId) -> bool:
-    return any(bookie_id in part.ensemble for each in ledgers for part in each.fragments)
+    return any(bookie_id in part.ensemble for ledger in ledgers for part in ledger.fragments)
 
 
 def _incoming(ledgers: Sequence[LedgerMetadata]) -> bool:
-    return any(part.incoming for each in ledgers for part in each.fragments)
+    return any(part.incoming for ledger in ledgers for part in ledger.fragments)

@@ -62,8 +62,8 @@ async def _stores(bench: Bench) -> AsyncIterator[tuple[MetadataStore, MetadataSt
             server = MemoryMetadataServer()
             stores = MemoryMetadataStore(server), MemoryMetadataStore(server)
             await ensure_cluster(stores[0], rng)
-            for each in stores:
-                ends.push_async_callback(each.aclose)
+            for store in stores:
+                ends.push_async_callback(store.aclose)
             yield stores
             return
         directory = ends.enter_context(bench.subdirectory())

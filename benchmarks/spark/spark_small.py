@@ -102,7 +102,7 @@ def _plan(options: dict[str, str]) -> dict[str, float]:
 
     start = perf_counter()
     parts = LedgerBatchReader(ReadOptions.of(options)).partitions()
-    pickled = sum(len(pickle.dumps(each)) for each in parts)
+    pickled = sum(len(pickle.dumps(part)) for part in parts)
     seconds = perf_counter() - start
     return {"s": seconds, "parts": len(parts), "pickled_MB": pickled / MEGABYTE}
 
@@ -191,7 +191,7 @@ async def _measure(bench: Bench) -> None:
             metadata = cluster.cluster.metadata_uri
             bench.report.note(f"writing {count:,} ledgers of {ENTRIES} entries")
             ledgers = await _write(cluster, count)
-            named = ",".join(str(each.ledger_id) for each in ledgers)
+            named = ",".join(str(ledger.ledger_id) for ledger in ledgers)
             cases = {f"{count:,} named ledgers": {"metadata": metadata, "ledgers": named}}
             for links in LINKS:
                 size = max(1, count // links)

@@ -79,9 +79,9 @@ def _batch_ms(spark: "SparkSession", directory: "Path", name: str, seconds: int)
     query.awaitTermination(seconds)
     progress = list(query.recentProgress)
     query.stop()
-    took = [each["durationMs"].get("triggerExecution", 0) for each in progress]
+    took = [query_progress["durationMs"].get("triggerExecution", 0) for query_progress in progress]
     is_ledger = name.startswith("ledger ")
-    rows = [each["numInputRows"] for each in progress]
+    rows = [query_progress["numInputRows"] for query_progress in progress]
     return [ms for ms, count in zip(took, rows, strict=True) if count or not is_ledger][3:]
 
 

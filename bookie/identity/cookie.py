@@ -91,9 +91,9 @@ def hash_directories(directories: Sequence[str]) -> bytes:
 def differences(found: Cookie, expected: Cookie) -> list[Difference]:
     """Return the fields in which two cookies differ; `starts` is checked separately."""
     return [
-        Difference(each.name, _shown(found, each.name), _shown(expected, each.name))
-        for each in fields(Cookie)
-        if each.name != "starts" and getattr(found, each.name) != getattr(expected, each.name)
+        Difference(field.name, _shown(found, field.name), _shown(expected, field.name))
+        for field in fields(Cookie)
+        if field.name != "starts" and getattr(found, field.name) != getattr(expected, field.name)
     ]
 
 

@@ -309,12 +309,12 @@ async def _compared(
     record, version = await _stored_record(CookieStore(store), first)
     cluster = await _stored_cluster(store, first)
     if await was_restored(disk, store):
-        counted = [each.starts for each in found if each is not None]
+        counted = [cookie.starts for cookie in found if cookie is not None]
         record = record.counted_at(
             starts_after_restore(record.starts_at(version), counted), version
         )
     expected = cookies_of(record, cluster, record.starts_at(version))
-    present = [_checked(each, wanted) for each, wanted in zip(found, expected, strict=True)]
+    present = [_checked(cookie, wanted) for cookie, wanted in zip(found, expected, strict=True)]
     if record.directories_hash != hash_directories(DIRECTORIES):
         difference = Difference("directories", ",".join(DIRECTORIES), "those at formatting")
         raise CookieMismatchError("the bookie", [difference], _NEW_BOOKIE)

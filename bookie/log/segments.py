@@ -257,7 +257,7 @@ class StartFiles:
     def overlap(self, name: str, start: int, end: int) -> bool:
         """Return whether bytes between two offsets could not be read."""
         blocks = self._unreadable.get(name, ())
-        return any(each < end and each + BLOCK_BYTES > start for each in blocks)
+        return any(block < end and block + BLOCK_BYTES > start for block in blocks)
 
     def note_unreadable(self, blocks: dict[int, None], block: int, error: UnreadableError) -> None:
         """Record an unreadable block. Raises `error` when there are too many."""

@@ -293,7 +293,7 @@ class LongPolls:
     @property
     def attachments(self) -> Collection[Attachment]:
         """Attachments of all polls that have no answer yet."""
-        return {id(each.attachment): each.attachment for each in self._polls.values()}.values()
+        return {id(poll.attachment): poll.attachment for poll in self._polls.values()}.values()
 
     def wait(self, request_id: int, request: WaitLac, attachment: Attachment) -> None:
         """Answer when the LAC advances or the ledger is fenced or deleted, at the latest after

@@ -158,7 +158,9 @@ class BookieMetrics(Collector):
             "1 while ordinary adds are refused for this reason, else 0.",
             labels=["reason"],
         )
-        blocking = {each.reason for each in writability.conditions() if each.blocks_adds}
+        blocking = {
+            condition.reason for condition in writability.conditions() if condition.blocks_adds
+        }
         for reason in Reason:
             if reason not in BLOCKS_NO_ADDS:
                 family.add_metric([reason.value], float(reason in blocking))
@@ -200,10 +202,10 @@ class BookieMetrics(Collector):
 
     def _statistics(self) -> Iterator[Metric]:
         statistics = self._storage.statistics()
-        for each in fields(StorageStatistics):
-            value = float(getattr(statistics, each.name))
-            name = f"{PREFIX}_storage_{each.name}"
-            yield described_metric(name, STORAGE[each.name], value)
+        for field in fields(StorageStatistics):
+            value = float(getattr(statistics, field.name))
+            name = f"{PREFIX}_storage_{field.name}"
+            yield described_metric(name, STORAGE[field.name], value)
 
 
 def _adds(by_status: list[int]) -> Metric:

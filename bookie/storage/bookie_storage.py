@@ -129,11 +129,13 @@ class Deletions:
     async def _release(self, ledger_ids: list[LedgerId]) -> dict[LedgerId, Status]:
         statuses = dict.fromkeys(ledger_ids, Status.READ_ONLY)
         # A checkpoint that failed before its end may be moving runs: the next one completes it.
-        ready = [each for each in ledger_ids if not self._index.is_moving(each)]
+        ready = [ledger_id for ledger_id in ledger_ids if not self._index.is_moving(ledger_id)]
         append = partial(self._commits.append, RecordKind.RELEASED)
-        answers = await asyncio.gather(*(append(records.encode_ledger(each)) for each in ready))
+        answers = await asyncio.gather(
+            *(append(records.encode_ledger(ledger_id)) for ledger_id in ready)
+        )
         statuses |= zip(ready, answers, strict=True)
-        logged = [each for each in ready if statuses[each] is Status.OK]
+        logged = [ledger_id for ledger_id in ready if statuses[ledger_id] is Status.OK]
         try:
             await self._index.delete_all(logged, self._segments.free)
         except DiskFullError:

@@ -166,7 +166,7 @@ class Cleaner:
         if ledgers.has_more_runs_left and not ledgers.runs_left:
             await self._list_runs_left()
         # While a checkpoint is storing runs of a ledger, they are left: the next pass finds all.
-        ready = [each for each in ledgers.runs_left if not self._index.is_moving(each)]
+        ready = [run for run in ledgers.runs_left if not self._index.is_moving(run)]
         size = self._moves_max(is_full=is_full)
         for start in range(0, len(ready), size):
             part = ready[start : start + size]

@@ -235,9 +235,11 @@ async def list_held(
     stored, end = await index.list_held(after, limit)
     held = {each for each in stored if not ledgers.is_deleted(each)}
     held.update(
-        each
-        for each in ledgers.changed_ids()
-        if each > after and (end is None or each <= end) and each in ledgers.states
+        changed_id
+        for changed_id in ledgers.changed_ids()
+        if changed_id > after
+        and (end is None or changed_id <= end)
+        and changed_id in ledgers.states
     )
     page = [LedgerId(each) for each in sorted(held)]
     return (page, end) if len(page) <= limit else (page[:limit], page[limit - 1])
@@ -252,7 +254,7 @@ async def load_states(ledgers: Ledgers, index: Index, ledger_ids: Iterable[int])
 async def _stored(
     ledgers: Ledgers, index: Index, ledger_ids: Iterable[int]
 ) -> AsyncIterator[tuple[int, bytes | None]]:
-    cold = [each for each in ledger_ids if ledgers.is_cold(each)]
+    cold = [ledger_id for ledger_id in ledger_ids if ledgers.is_cold(ledger_id)]
     for start in range(0, len(cold), LOAD_LEDGERS):
         part = cold[start : start + LOAD_LEDGERS]
         for found in zip(part, await index.stored_states(part), strict=True):

@@ -199,7 +199,9 @@ class Ledgers:
         saving, self._saving = self._saving, {}
         if self.tombstones:
             unsaved = self.unsaved.ledger_ids
-            for ledger_id in [each for each in self.tombstones if each not in unsaved]:
+            for ledger_id in [
+                tombstone for tombstone in self.tombstones if tombstone not in unsaved
+            ]:
                 if ledger_id in saving:
                     del self.tombstones[ledger_id]
 

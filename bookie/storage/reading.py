@@ -71,8 +71,8 @@ class BadRanges:
 
     def restore(self, reported: Iterable[BadRange]) -> None:
         """Add the ranges that were reported before a restart."""
-        for each in reported:
-            self.note(*each)
+        for bad_range in reported:
+            self.note(*bad_range)
 
     def last_of(self, ledger_id: int, entry_id: int) -> int | None:
         """Return the last entry of the range that holds an entry; None if no range does."""
@@ -87,14 +87,16 @@ class BadRanges:
     def note(self, ledger_id: int, first: int, last: int) -> None:
         """Add a range; a new one is ignored when there are BAD_RANGES_MAX already."""
         ranges = self._by_ledger.get(ledger_id, [])
-        touching = [each for each in ranges if each[0] <= last + 1 and each[1] + 1 >= first]
+        touching = [range_ for range_ in ranges if range_[0] <= last + 1 and range_[1] + 1 >= first]
         if not touching and self.range_count >= BAD_RANGES_MAX:
             return
         joined = (
             min([first, *(low for low, _ in touching)]),
             max([last, *(high for _, high in touching)]),
         )
-        self._set(ledger_id, sorted([joined, *(each for each in ranges if each not in touching)]))
+        self._set(
+            ledger_id, sorted([joined, *(range_ for range_ in ranges if range_ not in touching)])
+        )
 
     def clear(self, ledger_id: int, first: int, last: int) -> None:
         """Remove first..last: good copies are stored, or were read."""

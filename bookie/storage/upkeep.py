@@ -202,8 +202,8 @@ class Upkeep:
     def _cancel(self) -> None:
         if not self._is_ending:  # a second time would break off the close of a file
             self._is_ending = True
-            for each in self._tasks:
-                each.cancel()
+            for task in self._tasks:
+                task.cancel()
 
     async def checkpoint(self, *, rests: bool = False) -> None:
         """Move the changes in memory to the index's store, and advance the mark. `rests`: pause

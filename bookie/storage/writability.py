@@ -99,7 +99,9 @@ CONDITION_PREFIX: Final = "condition:"
 
 def reasons_of(features: Iterable[str]) -> list[Reason]:
     """Return the reasons in a registration's features; unknown reasons are left out."""
-    names = [each.removeprefix(CONDITION_PREFIX) for each in features if is_condition(each)]
+    names = [
+        feature.removeprefix(CONDITION_PREFIX) for feature in features if is_condition(feature)
+    ]
     return [Reason(name) for name in names if name in set(Reason)]
 
 
@@ -197,14 +199,14 @@ class Writability:
         """Return the active conditions for the admin server, with advice. Times are in seconds."""
         return [
             {
-                "reason": each.reason.value,
-                "where": each.where,
-                "detail": each.text,
-                "blocks_adds": each.blocks_adds,
-                "lasts_s": round(self._now() - each.since_s, 1),
-                "try_next": ADVICE[each.reason],
+                "reason": condition.reason.value,
+                "where": condition.where,
+                "detail": condition.text,
+                "blocks_adds": condition.blocks_adds,
+                "lasts_s": round(self._now() - condition.since_s, 1),
+                "try_next": ADVICE[condition.reason],
             }
-            for each in self._active.values()
+            for condition in self._active.values()
         ]
 
     def features(self) -> tuple[str, ...]:
@@ -222,7 +224,9 @@ class Writability:
 
     def _report_change(self, change: ConditionChange) -> None:
         active = self._active.values()
-        self.is_writable = not any(each.blocks_adds for each in active)
-        self.is_offered = not any(each.turns_away for each in active)
-        self.takes_recovery_adds = not any(each.reason in BLOCKS_RECOVERY_ADDS for each in active)
+        self.is_writable = not any(condition.blocks_adds for condition in active)
+        self.is_offered = not any(condition.turns_away for condition in active)
+        self.takes_recovery_adds = not any(
+            condition.reason in BLOCKS_RECOVERY_ADDS for condition in active
+        )
         self._callbacks.notify(change)

@@ -87,12 +87,12 @@ class AclAdmin:
                 pattern_type=pattern,
                 acls=[
                     _Resource.AclDescription(
-                        principal=each.principal,
-                        host=each.host,
-                        operation=each.operation,
-                        permission_type=each.permission,
+                        principal=binding.principal,
+                        host=binding.host,
+                        operation=binding.operation,
+                        permission_type=binding.permission,
                     )
-                    for each in bindings
+                    for binding in bindings
                 ],
             )
             for (kind, pattern, name), bindings in groupby(found, _resource_of)
@@ -120,7 +120,7 @@ class AclAdmin:
                 for index, _binding in rows:
                     refusals[index] = _refusal(error)
         await self._apply()
-        return CreateAclsResponse(results=[answer(_Created, each) for each in refusals])
+        return CreateAclsResponse(results=[answer(_Created, refusal) for refusal in refusals])
 
     async def delete(self, request: DeleteAclsRequest, _: RequestContext) -> ApiMessage:
         """Answer DeleteAcls: the bindings that each filter selected are gone when it returns. Each
@@ -229,7 +229,7 @@ def _value_of(kind: type[EnumT], number: int) -> EnumT:
     try:
         return kind(number)
     except ValueError as error:
-        known = ", ".join(f"{int(each)} ({each.name})" for each in kind)
+        known = ", ".join(f"{int(permission)} ({permission.name})" for permission in kind)
         raise InvalidAclError(f"{kind.__name__} {number} is unknown: use {known}") from error
 
 
@@ -254,14 +254,14 @@ def _deleted(removed: Sequence[AclBinding]) -> _Deleted:
         matching_acls=[
             answer(
                 _Deleted.DeleteAclsMatchingAcl,
-                resource_type=each.resource_type,
-                resource_name=each.name,
-                pattern_type=each.pattern_type,
-                principal=each.principal,
-                host=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
+                resource_type=binding.resource_type,
+                resource_name=binding.name,
+                pattern_type=binding.pattern_type,
+                principal=binding.principal,
+                host=binding.host,
+                operation=binding.operation,
+                permission_type=binding.permission,
             )
-            for each in removed
+            for binding in removed
         ],
     )

@@ -166,7 +166,7 @@ class ClusterAnswers:
         """Answer DescribeLogDirs: the sizes of the partitions that this broker leads."""
         asked: dict[str, dict[int, None]] | None = None
         if request.topics is not None:
-            asked = {each.topic: dict.fromkeys(each.partitions) for each in request.topics}
+            asked = {topic.topic: dict.fromkeys(topic.partitions) for topic in request.topics}
         topics, turns = dict[str, list[_DirectoryPartition]](), Turns()
         for log in self._manager.logs():
             await turns.pass_on()
@@ -249,10 +249,10 @@ class MetadataAnswers:
             return await self._all(request, context)
         topics, turns = dict[tuple[str | None, UUID | None], _Topic](), Turns()
         find = self._changes.finder()
-        for each in asked:
-            key = each.name, each.topic_id if each.name is None else None
+        for topic in asked:
+            key = topic.name, topic.topic_id if topic.name is None else None
             if key not in topics:
-                topics[key] = await self._asked(each, request, context, find)
+                topics[key] = await self._asked(topic, request, context, find)
                 await turns.pass_on()
         response = self._response(topics.values(), context)
         return self._with_operations(response, request, context.rights)
@@ -449,7 +449,7 @@ class TopicPartitionAnswers:
         if cursor is not None:
             first_name, first_partition = cursor.topic_name, max(cursor.partition_index, 0)
         rights = context.rights
-        names = [each.name for each in request.topics] or seen_topics(rights, self._view.topics)
+        names = [topic.name for topic in request.topics] or seen_topics(rights, self._view.topics)
         room = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
         topics: list[_PagedTopic] = []
         following: _Cursor | None = None
@@ -483,7 +483,7 @@ class TopicPartitionAnswers:
             name=record.name,
             topic_id=UUID(bytes=bytes(record.topic_id)),
             is_internal=record.is_internal,
-            partitions=[self._partition(record, each, context) for each in partitions],
+            partitions=[self._partition(record, partition, context) for partition in partitions],
             topic_authorized_operations=bits_of(
                 operations_on(context.rights, ResourceType.TOPIC, record.name)
             ),

@@ -106,7 +106,9 @@ class ConfigAdmin:
     async def describe(self, request: DescribeConfigsRequest, _: RequestContext) -> ApiMessage:
         """Answer DescribeConfigs."""
         results, turns = [], Turns()
-        for resource in {_key_of(each): each for each in request.resources}.values():
+        for resource in {
+            _key_of(configs_resource): configs_resource for configs_resource in request.resources
+        }.values():
             await turns.pass_on()
             try:
                 rows = self._rows(resource.resource_type, resource.resource_name)
@@ -161,7 +163,9 @@ class ConfigAdmin:
         """Answer AlterConfigs: replace all settings of a topic."""
 
         def change_of(resource: AlterConfigsRequest.AlterConfigsResource) -> ConfigChange:
-            given = {each.name: each.value for each in resource.configs if each.value is not None}
+            given = {
+                config.name: config.value for config in resource.configs if config.value is not None
+            }
             return _replacing(given, is_strict=self._is_strict)
 
         answers = await self._answers(request.resources, change_of, _Altered, request.validate_only)
@@ -190,7 +194,10 @@ class ConfigAdmin:
         is_dry: bool,  # noqa: FBT001 - the field of the request
     ) -> list[AnswerT]:
         """Alter the settings of resources. `change_of` returns None for one without a change."""
-        counts = Counter((each.resource_type, each.resource_name) for each in resources)
+        counts = Counter(
+            (configs_resource.resource_type, configs_resource.resource_name)
+            for configs_resource in resources
+        )
         answers, turns = list[AnswerT](), Turns()
         look_ups = iter(range(LOOK_UPS_MAX))
         for resource in resources:
@@ -216,9 +223,10 @@ class ConfigAdmin:
     ) -> None:
         """Wait for the other brokers, so that whichever a client asks next shows the settings."""
         changed = [
-            each.resource_name
-            for each in answers
-            if each.resource_type == ResourceType.TOPIC and each.error_code == ErrorCode.NONE
+            response.resource_name
+            for response in answers
+            if response.resource_type == ResourceType.TOPIC
+            and response.error_code == ErrorCode.NONE
         ]
         if self._spreading is not None and not is_dry:
             await self._spreading.wait_for_settings(changed)
@@ -256,8 +264,8 @@ def _ends_throttles(resource: _Steps) -> bool:
     changes.
     """
     return resource.resource_type == ResourceType.BROKER and all(
-        each.config_operation == StepKind.DELETE and each.name in MOVE_THROTTLES
-        for each in resource.configs
+        config.config_operation == StepKind.DELETE and config.name in MOVE_THROTTLES
+        for config in resource.configs
     )
 
 

@@ -92,7 +92,9 @@ class LeaderElections:
                 (name, range(len(record.partitions)))
                 for name, record in sorted(self._view.topics.items())
             ]
-        return [(each.topic, list(each.partitions)) for each in request.topic_partitions]
+        return [
+            (partition.topic, list(partition.partitions)) for partition in request.topic_partitions
+        ]
 
     async def _wait_reported(self, request: ElectLeadersRequest) -> None:
         """Wait briefly until the leaders report the partitions, which they may have just got."""
@@ -186,12 +188,13 @@ def _all_refused(request: ElectLeadersRequest, text: str) -> ElectLeadersRespons
     refusal = TopicError(ErrorCode.INVALID_REQUEST, text)
     results = [
         _Topic(
-            topic=each.topic,
+            topic=topic_partition.topic,
             partition_result=[
-                answer(_Partition, refusal, partition_id=partition) for partition in each.partitions
+                answer(_Partition, refusal, partition_id=partition)
+                for partition in topic_partition.partitions
             ],
         )
-        for each in request.topic_partitions or ()
+        for topic_partition in request.topic_partitions or ()
     ]
     return answer(ElectLeadersResponse, refusal, replica_election_results=results)
 

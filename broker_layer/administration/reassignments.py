@@ -155,8 +155,10 @@ class Reassignments:
         for topic in request.topics:
             await turns.pass_on()
             wanted = {
-                each.partition_index: None if each.replicas is None else list(each.replicas)
-                for each in topic.partitions
+                partition.partition_index: None
+                if partition.replicas is None
+                else list(partition.replicas)
+                for partition in topic.partitions
             }
             outcomes = await self._alter(topic.name, wanted)
             partitions = [
@@ -269,7 +271,11 @@ class Reassignments:
         return [
             (
                 record,
-                [each for each in asked.partition_indexes if 0 <= each < len(record.partitions)],
+                [
+                    partition_index
+                    for partition_index in asked.partition_indexes
+                    if 0 <= partition_index < len(record.partitions)
+                ],
             )
             for asked in request.topics
             if (record := known.get(asked.name)) is not None

@@ -87,10 +87,10 @@ class TopicSpreading:
             await self._wait_for_all(are_shown)
 
     async def _wait_for_all(self, are_shown: Callable[[PeerAddress], Awaitable[bool]]) -> None:
-        others = [each for each in self._view.brokers if each != self._broker_id]
+        others = [broker for broker in self._view.brokers if broker != self._broker_id]
         try:
             async with asyncio.timeout(SPREAD_S_MAX):
-                await asyncio.gather(*[self._wait_for(each, are_shown) for each in others])
+                await asyncio.gather(*[self._wait_for(other, are_shown) for other in others])
         except TimeoutError:
             pass
 
@@ -121,9 +121,9 @@ def _request(records: Sequence[TopicRecord]) -> MetadataRequest:
 def _shows(response: MetadataResponse, records: Sequence[TopicRecord]) -> bool:
     """Return whether an answer shows the topics as stored here, or newer."""
     counts = {
-        (each.name, each.topic_id): len(each.partitions)
-        for each in response.topics
-        if each.error_code == ErrorCode.NONE
+        (topic.name, topic.topic_id): len(topic.partitions)
+        for topic in response.topics
+        if topic.error_code == ErrorCode.NONE
     }
     for record in records:
         count = counts.get((record.name, UUID(bytes=bytes(record.topic_id))), 0)
@@ -149,9 +149,9 @@ def _shows_settings(
     """Return whether an answer shows exactly these settings of topics as the topics' own ones."""
     shown = {
         result.resource_name: {
-            each.name: each.value
-            for each in result.configs
-            if each.config_source == ConfigSource.DYNAMIC_TOPIC
+            config.name: config.value
+            for config in result.configs
+            if config.config_source == ConfigSource.DYNAMIC_TOPIC
         }
         for result in response.results
         if result.error_code == ErrorCode.NONE

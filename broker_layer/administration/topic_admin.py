@@ -96,7 +96,7 @@ class _AskedDeletion:
 def _asked_deletions(request: DeleteTopicsRequest, version: int) -> list[_AskedDeletion]:
     if version < BY_ID_VERSION:
         return [_AskedDeletion(name, None) for name in request.topic_names]
-    return [_AskedDeletion(each.name, each.topic_id) for each in request.topics]
+    return [_AskedDeletion(topic.name, topic.topic_id) for topic in request.topics]
 
 
 class _Room:
@@ -212,7 +212,9 @@ class TopicAdmin:
             try:
                 leaders = None
                 if topic.assignments is not None:
-                    leaders = _first_brokers([each.broker_ids for each in topic.assignments])
+                    leaders = _first_brokers(
+                        [assignment.broker_ids for assignment in topic.assignments]
+                    )
                 room.check(topic.count - self._view.partition_count(topic.name))
                 planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
                 room.take(len(planned))
@@ -244,12 +246,12 @@ class TopicAdmin:
         """Answer DeleteTopics, by name or by id."""
         works: list[_Deleted | Awaitable[_Deleted]] = []
         deleted: list[TopicRecord] = []
-        for each, count in Counter(_asked_deletions(request, context.api_version)).items():
+        for deletion, count in Counter(_asked_deletions(request, context.api_version)).items():
             if count > 1:
                 error = TopicError(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-                works.append(each.answer(error))
+                works.append(deletion.answer(error))
             else:
-                works.append(self._delete(each, deleted))
+                works.append(self._delete(deletion, deleted))
         answers = await _gather_bounded(works)
         await self._wait_until_shown(deleted)
         return DeleteTopicsResponse(responses=answers)
@@ -279,23 +281,23 @@ class TopicAdmin:
 def _wanted(topic: _Creatable) -> NewTopic:
     """Return the topic that CreateTopics requests. Raises TopicError."""
     configs: dict[str, str] = {}
-    for each in topic.configs:
-        if each.value is None:
+    for config in topic.configs:
+        if config.value is None:
             raise TopicError(
                 ErrorCode.INVALID_CONFIG,
-                f"{each.name} has no value: give one, or leave the setting out",
+                f"{config.name} has no value: give one, or leave the setting out",
             )
-        configs[each.name] = each.value
+        configs[config.name] = config.value
     if not topic.assignments:
         return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, configs=configs)
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         text = "with assignments, the number of partitions and the replication factor must be -1"
         raise TopicError(ErrorCode.INVALID_REQUEST, text)
     rows = sorted(topic.assignments, key=lambda each: each.partition_index)
-    if [each.partition_index for each in rows] != list(range(len(rows))):
+    if [row.partition_index for row in rows] != list(range(len(rows))):
         text = "assignments must name each partition from 0 on exactly once"
         raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
-    brokers = [each.broker_ids for each in rows]
+    brokers = [row.broker_ids for row in rows]
     leaders = _first_brokers(brokers)
     return NewTopic(topic.name, -1, len(brokers[0]), leaders, configs)
 
@@ -407,13 +409,13 @@ class MutationQuota:
         """Return how many partitions the topics of a request have now."""
         names: Iterable[str | None] = ()
         if isinstance(request, CreatePartitionsRequest):
-            names = [each.name for each in request.topics]
+            names = [topic.name for topic in request.topics]
         elif isinstance(request, DeleteTopicsRequest):
-            by_id = [each.topic_id for each in request.topics if each.topic_id is not None]
+            by_id = [topic.topic_id for topic in request.topics if topic.topic_id is not None]
             names = [
-                *(each.name for each in request.topics),
+                *(topic.name for topic in request.topics),
                 *request.topic_names,
-                *(self._view.topic_name_of(each.bytes) for each in by_id),
+                *(self._view.topic_name_of(d.bytes) for d in by_id),
             ]
         return {name: self._view.partition_count(name) for name in names if name is not None}
 
@@ -424,8 +426,8 @@ class MutationQuota:
             counts = () if request.validate_only else map(self._wanted_count, request.topics)
         elif isinstance(request, CreatePartitionsRequest):
             wanted = () if request.validate_only else request.topics
-            counts = (each.count - before.get(each.name, 0) for each in wanted)
-        return sum(min(max(0, each), PARTITIONS_MAX) for each in counts)
+            counts = (topic.count - before.get(topic.name, 0) for topic in wanted)
+        return sum(min(max(0, count), PARTITIONS_MAX) for count in counts)
 
     def _wanted_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
         if topic.assignments:
@@ -437,11 +439,11 @@ def _changed_count(request: ApiMessage, response: Any, before: Mapping[str, int]
     """Return how many partitions a request has created or deleted."""
     match request:
         case CreateTopicsRequest(validate_only=False):
-            return sum(each.num_partitions for each in response.topics if not each.error_code)
+            return sum(topic.num_partitions for topic in response.topics if not topic.error_code)
         case CreatePartitionsRequest(validate_only=False):
-            done = {each.name: None for each in response.results if not each.error_code}
-            grown = (each for each in request.topics if each.name in done)
-            return sum(max(0, each.count - before.get(each.name, 0)) for each in grown)
+            done = {result.name: None for result in response.results if not result.error_code}
+            grown = (topic for topic in request.topics if topic.name in done)
+            return sum(max(0, topic.count - before.get(topic.name, 0)) for topic in grown)
         case DeleteTopicsRequest():
             done = {each.name: None for each in response.responses if not each.error_code}
             return sum(before.get(name, 0) for name in done if name is not None)
@@ -453,13 +455,13 @@ def _refusal(request: ApiMessage, version: int) -> ApiMessage:
     """Return the answer that refuses every topic of a request."""
     match request:
         case CreateTopicsRequest():
-            created = [answer(_Created, USED_UP, name=each.name) for each in request.topics]
+            created = [answer(_Created, USED_UP, name=topic.name) for topic in request.topics]
             return CreateTopicsResponse(topics=created)
         case CreatePartitionsRequest():
-            grown = [answer(_Grown, USED_UP, name=each.name) for each in request.topics]
+            grown = [answer(_Grown, USED_UP, name=topic.name) for topic in request.topics]
             return CreatePartitionsResponse(results=grown)
         case DeleteTopicsRequest():
-            deleted = [each.answer(USED_UP) for each in _asked_deletions(request, version)]
+            deleted = [deletion.answer(USED_UP) for deletion in _asked_deletions(request, version)]
             return DeleteTopicsResponse(responses=deleted)
         case _:
             raise AssertionError("the handlers of changes of topics are wrapped")

@@ -57,7 +57,7 @@ class Loads:
     def keep(self, brokers: Iterable[int]) -> None:
         """Leave out brokers that may not lead any more."""
         may_lead = frozenset(brokers)
-        for broker in [each for each in self.counts if each not in may_lead]:
+        for broker in [count for count in self.counts if count not in may_lead]:
             del self.counts[broker]
 
     def take_least(self, preferred: int = NO_LEADER) -> int:
@@ -210,7 +210,7 @@ def unclean_epochs(stored: Mapping[str, str]) -> Mapping[int, int]:
 
 @lru_cache(READ_MAX)
 def _epochs_in(noted: str) -> Mapping[int, int]:
-    pairs = (each.split(":") for each in noted.split(",") if each)
+    pairs = (part.split(":") for part in noted.split(",") if part)
     return MappingProxyType({int(partition): int(epoch) for partition, epoch in pairs})
 
 

@@ -80,7 +80,8 @@ class BookieStates:
         """Whether there may be a bookie that a ledger names and whose copies do not count."""
         known = [*map(BookieId, self._formatted.names), *self._left]
         return any(
-            self._lifecycles.of(each).state not in _GONE and self.why_short(each) for each in known
+            self._lifecycles.of(bookie).state not in _GONE and self.why_short(bookie)
+            for bookie in known
         )
 
     def _on_event(self, event: DirectoryEvent) -> None:
@@ -120,7 +121,7 @@ class LiveBookies:
 
     def numbers(self) -> list[int]:
         """Return the known numbers in ascending order."""
-        known = (self._numbers.known_number(each) for each in self._directory.bookies)
+        known = (self._numbers.known_number(bookie) for bookie in self._directory.bookies)
         return sorted(number for number in known if number is not None)
 
     def _on_event(self, event: DirectoryEvent) -> None:

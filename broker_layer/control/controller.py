@@ -132,7 +132,9 @@ class Controller:
         """Return whether all leaders of a topic's partitions are up and not leaving."""
         record = self._parts.view.topics.get(name)
         may_lead = dict.fromkeys(self._parts.view.may_lead())
-        return record is None or all(each.leader in may_lead for each in record.partitions)
+        return record is None or all(
+            partition.leader in may_lead for partition in record.partitions
+        )
 
     def _end_term(self) -> None:
         """Note that others may have changed the cluster before this broker acts the next time."""
@@ -197,7 +199,7 @@ class Controller:
         self._search_dead()
         brokers = self._parts.view.brokers
         self._up_since_s = dict.fromkeys(brokers, now)
-        self._incarnations = {i: each.incarnation for i, each in brokers.items()}
+        self._incarnations = {i: registration.incarnation for i, registration in brokers.items()}
         self._rebalance_due_s = now + self._config.settled_s
 
     def _note_brokers(self, now: float) -> None:
@@ -218,7 +220,9 @@ class Controller:
             return 0.0
         view = self._parts.view
         leaders = {
-            each.leader: None for record in view.topics.values() for each in record.partitions
+            partition.leader: None
+            for record in view.topics.values()
+            for partition in record.partitions
         }
         is_led = any(broker_id in leaders for broker_id in view.brokers)
         return 0.0 if is_led or not leaders else left_s
@@ -294,7 +298,7 @@ class Controller:
                     self._erase_wake.set()
                     await asyncio.sleep(backoff.next_s())
             deleting = self._parts.view.deleting
-            erased = {name: each for name, each in erased.items() if name in deleting}
+            erased = {name: topic_id for name, topic_id in erased.items() if name in deleting}
 
     def _search_dead(self) -> None:
         self._is_search_due = True
@@ -338,7 +342,7 @@ class Controller:
     def _next_to_erase(self, passed: Mapping[str, TopicId]) -> TopicRecord | None:
         """Return the smallest deleted topic that is not in `passed`; None if there is none."""
         deleting = self._parts.view.deleting.values()
-        due = (each for each in deleting if passed.get(each.name) != each.topic_id)
+        due = (record for record in deleting if passed.get(record.name) != record.topic_id)
         return min(due, key=lambda each: (len(each.partitions), each.name), default=None)
 
     async def _sweep(self) -> None:

@@ -50,7 +50,7 @@ class ShownReplicas:
     @property
     def offline(self) -> list[int]:
         """The replicas that are not in sync."""
-        return [each for each in self.replicas if each not in self.in_sync]
+        return [replica for replica in self.replicas if replica not in self.in_sync]
 
 
 def offline_report(epoch: int) -> InSyncReport:
@@ -267,9 +267,11 @@ class LedPartitions:
             in_sync=tuple(map(str, stored.in_sync)),
             is_short=stored.is_short,
             short_ledgers=tuple(
-                ShortLedger(each.ledger_id, each.entry_count, each.size_bytes, each.why)
-                for each in shown
+                ShortLedger(
+                    shortage.ledger_id, shortage.entry_count, shortage.size_bytes, shortage.why
+                )
+                for shortage in shown
             ),
             short_ledger_count=len(stored.shortages),
-            short_bytes=sum(each.size_bytes for each in stored.shortages),
+            short_bytes=sum(shortage.size_bytes for shortage in stored.shortages),
         )

@@ -63,7 +63,9 @@ class TopicEraser:
         Call `delete_ledgers` next.
         """
         assert record.is_deleted, record.name
-        epochs = {number: each.leader_epoch for number, each in enumerate(record.partitions)}
+        epochs = {
+            number: leadership.leader_epoch for number, leadership in enumerate(record.partitions)
+        }
         listed = await self._partitions.partitions_of(record.topic_id)
         for start in range(0, len(listed), CLAIMS_AT_ONCE_MAX):
             claims = [
@@ -86,7 +88,7 @@ class TopicEraser:
         """
         listed = await self._partitions.topic_ids()
         known = await self._topics.topic_ids() if listed else set()
-        return [each for each in listed if each not in known]
+        return [topic_id for topic_id in listed if topic_id not in known]
 
     async def delete_ledgers(self, topic_id: TopicId) -> None:
         """Delete the ledgers and lists of a topic without a record. Raises MetadataError or
@@ -226,7 +228,7 @@ class LedgerSweeper:
         except (NodeNotFoundError, MetadataFormatError) as error:
             _log.info("ledgers of a partition are searched by the next sweep: %s", error)
             return UNKNOWN
-        return _Listed(record.leader_epoch, frozenset(each.ledger_id for each in segments))
+        return _Listed(record.leader_epoch, frozenset(segment.ledger_id for segment in segments))
 
 
 def _origin_of(info: LedgerInfo) -> tuple[PartitionKey, int] | None:

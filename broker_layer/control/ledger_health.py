@@ -57,7 +57,7 @@ class LedgerCopies:
     @property
     def members(self) -> tuple[BookieId, ...]:
         """All bookies that it names."""
-        return tuple(dict.fromkeys(each for one in self.fragments for each in one.ensemble))
+        return tuple(dict.fromkeys(bookie for one in self.fragments for bookie in one.ensemble))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def shortage_of(
     for fragment in copies.fragments:
         if fragment.is_empty:
             continue
-        bad = {each: why for each in fragment.ensemble if (why := why_short(each))}
+        bad = {bookie: why for bookie in fragment.ensemble if (why := why_short(bookie))}
         is_small = fragment.lacking_members > 0
         if bad or is_small:
             short_count += fragment.entry_count
@@ -101,7 +101,7 @@ def shortage_of(
         return None
     reasons = [f"{bookie_id} {why}" for bookie_id, why in bookies.items()]
     reasons += [TOO_FEW] * lacks_members
-    entry_count = sum(each.entry_count for each in copies.fragments)
+    entry_count = sum(fragment_copies.entry_count for fragment_copies in copies.fragments)
     size_bytes = copies.size_bytes * short_count // entry_count
     return LedgerShortage(ledger_id, "; ".join(reasons), tuple(bookies), short_count, size_bytes)
 
@@ -135,7 +135,11 @@ class StoredReplicas:
 
     def known_numbers(self, numbers: ReplicaNumbers) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of replicas and of those in sync, as far as they are cached."""
-        found = {each: number for each in self.replicas if (number := numbers.known_number(each))}
+        found = {
+            replica: number
+            for replica in self.replicas
+            if (number := numbers.known_number(replica))
+        }
         return self._numbers(found)
 
     async def read_numbers(
@@ -146,8 +150,8 @@ class StoredReplicas:
         return self._numbers(dict(zip(self.replicas, found, strict=True)))
 
     def _numbers(self, found: dict[BookieId, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        replicas = tuple(found[each] for each in self.replicas if each in found)
-        in_sync = tuple(found[each] for each in self.in_sync if each in found)
+        replicas = tuple(found[replica] for replica in self.replicas if replica in found)
+        in_sync = tuple(found[bookie] for bookie in self.in_sync if bookie in found)
         if not replicas:
             return (), ()
         return (*replicas, *([MISSING_REPLICA] * self.lacks_one)), in_sync
@@ -177,10 +181,10 @@ class LedgerHealth:
     def replicas_of(self, log: TopicLog) -> StoredReplicas:
         """Return the replicas of a partition that this broker leads, as of the last look."""
         members = log.replicas
-        in_sync = tuple(each for each in log.in_sync if not self._states.why_short(each))
+        in_sync = tuple(bookie for bookie in log.in_sync if not self._states.why_short(bookie))
         shortages = self._short.get(log.key, ())
-        named = dict.fromkeys(each for short in shortages for each in short.bookies)
-        gone = [each for each in named if each not in members][:GONE_SHOWN_MAX]
+        named = dict.fromkeys(bookie for short in shortages for bookie in short.bookies)
+        gone = [bookie for bookie in named if bookie not in members][:GONE_SHOWN_MAX]
         is_shown = bool(gone) or len(in_sync) < len(members)
         lacks_one = len(members) < log.wanted_replicas or bool(shortages and not is_shown)
         return StoredReplicas((*members, *gone), in_sync, lacks_one, shortages)
@@ -197,14 +201,16 @@ class LedgerHealth:
         for count, log in enumerate(self._logs()):
             before = self._known.get(log.key, {})
             ended = log.ended_ledgers
-            known[log.key] = {each: before[each] for each in ended if each in before}
-            found = [self._shortage_of(each, known[log.key], jobs) for each in ended]
-            if shortages := tuple(each for each in found if each is not None):
+            known[log.key] = {
+                ledger_id: before[ledger_id] for ledger_id in ended if ledger_id in before
+            }
+            found = [self._shortage_of(ledger_id, known[log.key], jobs) for ledger_id in ended]
+            if shortages := tuple(shortage for shortage in found if shortage is not None):
                 short[log.key] = shortages
             due += [
-                (due_s, log.key, each)
-                for each in ended
-                if (due_s := self._due_s(known[log.key].get(each))) is not None
+                (due_s, log.key, ledger_id)
+                for ledger_id in ended
+                if (due_s := self._due_s(known[log.key].get(ledger_id))) is not None
             ]
             if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
                 await asyncio.sleep(0)

@@ -213,8 +213,8 @@ class PartitionManager:
         assigned = self._assigned.get(name, {})
         topic_id = record.topic_id if record is not None else None
         leaderships = record.partitions if record is not None else ()
-        for partition, each in list(assigned.items()):
-            is_ours = partition < len(leaderships) and each.key.topic_id == topic_id
+        for partition, assigned_partition in list(assigned.items()):
+            is_ours = partition < len(leaderships) and assigned_partition.key.topic_id == topic_id
             if not is_ours or leaderships[partition].leader != self.broker_id:
                 self._end(name, partition)
         for partition, leadership in enumerate(leaderships):

@@ -159,7 +159,7 @@ class Roster:
 
     def not_rejoined(self) -> list[ClassicMember]:
         """Return the members without a parked JoinGroup."""
-        return [each for each in self.members.values() if each.join_waiter is None]
+        return [member for member in self.members.values() if member.join_waiter is None]
 
     def elect_joined_leader(self) -> bool:
         """Make a member that has joined the leader; return False if none has joined."""
@@ -167,7 +167,7 @@ class Roster:
             return False
         if self.members[self.leader_id].join_waiter is not None:
             return True
-        joined = [each for each in self.members.values() if each.join_waiter is not None]
+        joined = [member for member in self.members.values() if member.join_waiter is not None]
         if not joined:
             return False
         self.leader_id = joined[0].member_id
@@ -175,7 +175,7 @@ class Roster:
 
     def rebalance_timeout_ms(self) -> int:
         """Return the longest rebalance timeout of the members."""
-        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def common_protocols(self) -> list[str]:
         """Return the protocols that all members support, in the order of the first member."""
@@ -196,13 +196,13 @@ class Roster:
     def joined_members(self, protocol_name: str | None) -> tuple[JoinedMember, ...]:
         """Return the list of members for the leader."""
         return tuple(
-            JoinedMember(each.member_id, each.instance_id, each.metadata(protocol_name))
-            for each in self.members.values()
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
+            for member in self.members.values()
         )
 
     def images(self) -> tuple[MemberImage, ...]:
         """Return the stored form of all members."""
-        return tuple(each.image() for each in self.members.values())
+        return tuple(member.image() for member in self.members.values())
 
 
 @dataclass(slots=True)
@@ -245,8 +245,8 @@ class ClassicGroup:
         group.protocol_type = image.protocol_type
         group.protocol_name = image.protocol_name
         group.state_changed_ms = image.state_changed_ms
-        for each in image.members:
-            group.roster.add(_member_of(each, now_ms))
+        for member in image.members:
+            group.roster.add(_member_of(member, now_ms))
         if image.members:
             group.state = GroupState.STABLE
             group.roster.leader_id = image.leader
@@ -344,7 +344,7 @@ class ClassicGroup:
 
     def next_deadline_ms(self) -> int:
         """Return the latest time for the next `on_time`; heartbeats only defer it."""
-        members = (each.expires_ms for each in self.roster.members.values())
+        members = (member.expires_ms for member in self.roster.members.values())
         pending = self.roster.pending.values()
         phase = min(self._deadlines.join_ms, self._deadlines.sync_ms)
         return min(phase, min(members, default=NEVER_MS), min(pending, default=NEVER_MS))
@@ -708,7 +708,8 @@ class ClassicGroup:
         members = self.roster.images()
         if assignments is not None:
             members = tuple(
-                replace(each, assignment=assignments.get(each.member_id, b"")) for each in members
+                replace(member, assignment=assignments.get(member.member_id, b""))
+                for member in members
             )
         return ClassicImage(
             self.group_id,

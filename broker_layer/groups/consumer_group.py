@@ -85,7 +85,9 @@ class ConsumerGroup:
         for member_id in [each for each in self.members if each not in self._stored]:
             self._drop(member_id)
         outdated = _outdated(self._stored.values())
-        self.members = {i: each for i, each in self._stored.items() if i not in outdated}
+        self.members = {
+            i: consumer_member for i, consumer_member in self._stored.items() if i not in outdated
+        }
         if outdated:
             _log.warning("group %s: %s must join again", self.group_id, ", ".join(outdated))
             self.epoch += 1
@@ -197,15 +199,15 @@ class ConsumerGroup:
         if self.epoch > self.assignment_epoch:
             return "Assigning"
         is_done = all(
-            each.state is MemberState.STABLE and each.epoch == self.assignment_epoch
-            for each in self.members.values()
+            member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
+            for member in self.members.values()
         )
         return "Stable" if is_done else "Reconciling"
 
     @property
     def assignor(self) -> str:
         """The assignor that most members prefer; by default the first offered one."""
-        votes = [each.assignor for each in self.members.values()]
+        votes = [member.assignor for member in self.members.values()]
         return max(self._config.consumer_assignors, key=votes.count)
 
     def subscription(self) -> tuple[str, ...]:
@@ -337,7 +339,7 @@ class ConsumerGroup:
         if instance_id is None:
             return None
         members = self.members.values()
-        return next((each for each in members if each.instance_id == instance_id), None)
+        return next((member for member in members if member.instance_id == instance_id), None)
 
     def _remove(self, member_id: str) -> None:
         self._drop(member_id)

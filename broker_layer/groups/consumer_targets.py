@@ -82,9 +82,9 @@ Assignor = Callable[[list[SubscribedMember], Mapping[bytes, int]], Targets]
 
 def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
     """Assign to each member consecutive partitions of each of its topics."""
-    given: dict[str, list[Partition]] = {each.member_id: [] for each in members}
+    given: dict[str, list[Partition]] = {member.member_id: [] for member in members}
     ordered = sorted(members, key=lambda each: each.order_key)
-    topics = {each.member_id: dict.fromkeys(each.topic_ids) for each in ordered}
+    topics = {member.member_id: dict.fromkeys(member.topic_ids) for member in ordered}
     for topic_id in sorted(counts):
         readers = [name for name, read in topics.items() if topic_id in read]
         if not readers:
@@ -100,12 +100,17 @@ def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -
 
 def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
     """Assign about the same number of partitions to each member; keep its earlier ones."""
-    topics = {each.member_id: dict.fromkeys(each.topic_ids) for each in members}
+    topics = {
+        subscribed_member.member_id: dict.fromkeys(subscribed_member.topic_ids)
+        for subscribed_member in members
+    }
     readers: dict[bytes, tuple[str, ...]] = {
         topic_id: tuple(name for name, read in topics.items() if topic_id in read)
         for topic_id in sorted(counts)
     }
-    given: dict[str, dict[Partition, None]] = {each.member_id: {} for each in members}
+    given: dict[str, dict[Partition, None]] = {
+        subscribed_member.member_id: {} for subscribed_member in members
+    }
     taken: dict[Partition, None] = {}
     for member in members:
         read = topics[member.member_id]
@@ -117,7 +122,7 @@ def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int])
     missing: dict[tuple[str, ...], list[Partition]] = {}
     for topic_id, names in readers.items():
         if names:
-            partitions = [(topic_id, each) for each in range(counts[topic_id])]
+            partitions = [(topic_id, number) for number in range(counts[topic_id])]
             free = [each for each in partitions if each not in taken]
             missing.setdefault(names, []).extend(free)
     for group in sorted(missing, key=lambda each: (len(each), each)):

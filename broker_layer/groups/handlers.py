@@ -136,11 +136,11 @@ class MembershipHandlers:
             member_id=result.member_id,
             members=[
                 JoinGroupResponse.JoinGroupResponseMember(
-                    member_id=each.member_id,
-                    group_instance_id=each.instance_id,
-                    metadata=each.metadata,
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    metadata=member.metadata,
                 )
-                for each in result.members
+                for member in result.members
             ],
         )
 
@@ -176,7 +176,7 @@ class MembershipHandlers:
         """Serve LeaveGroup, of one member or, from version 3 on, of several."""
         is_many = context.api_version >= _LEAVE_MANY_VERSION
         if is_many:
-            leaving = [(each.member_id, each.group_instance_id) for each in request.members]
+            leaving = [(member.member_id, member.group_instance_id) for member in request.members]
         else:
             leaving = [(request.member_id, None)]
         try:
@@ -230,7 +230,9 @@ class MembershipHandlers:
                 else request.session_timeout_ms
             ),
             protocol_type=request.protocol_type,
-            protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
+            protocols=tuple(
+                (protocol.name, bytes(protocol.metadata)) for protocol in request.protocols
+            ),
             is_id_required=context.api_version >= _KNOWN_MEMBER_ID_VERSION,
             can_skip_assignment=context.api_version >= _SKIP_ASSIGNMENT_VERSION,
         )
@@ -252,7 +254,8 @@ class MembershipHandlers:
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
             assignments=tuple(
-                (each.member_id, bytes(each.assignment)) for each in request.assignments
+                (assignment.member_id, bytes(assignment.assignment))
+                for assignment in request.assignments
             ),
         )
         host.perform(request.group_id, group.sync(event, host.clock.moment()))
@@ -416,7 +419,7 @@ class ConsumerGroupHandlers:
             group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
             assignor_name=group.assignor,
-            members=[self._member(each) for each in group.members.values()],
+            members=[self._member(member) for member in group.members.values()],
         )
 
     def _member(self, member: ConsumerMember) -> _Described.Member:
@@ -454,10 +457,10 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
     if request.topic_partitions is None:
         return None
     return sorted_partitions(
-        (each.topic_id.bytes, partition)
-        for each in request.topic_partitions
-        if each.topic_id is not None
-        for partition in each.partitions
+        (topic_partition.topic_id.bytes, partition)
+        for topic_partition in request.topic_partitions
+        if topic_partition.topic_id is not None
+        for partition in topic_partition.partitions
     )
 
 
@@ -549,14 +552,14 @@ def _described(group_id: str, group: ClassicGroup | None, api_version: int) -> _
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=[
             _DescribedClassic.DescribedGroupMember(
-                member_id=each.member_id,
-                group_instance_id=each.instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                member_metadata=each.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=each.assignment if is_stable else b"",
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
             )
-            for each in group.roster.members.values()
+            for member in group.roster.members.values()
         ],
     )
 

@@ -190,8 +190,8 @@ def _with_errors(
         topic_kind(
             name=topic.name,
             partitions=[
-                partition_kind(partition_index=each.partition_index, error_code=next(answers))
-                for each in topic.partitions
+                partition_kind(partition_index=partition.partition_index, error_code=next(answers))
+                for partition in topic.partitions
             ],
         )
         for topic in topics
@@ -199,7 +199,7 @@ def _with_errors(
 
 
 def _asked_in(topics: Iterable[Any]) -> list[_Asked]:
-    return [(topic.name, each) for topic in topics for each in topic.partitions]
+    return [(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
 def _check_committer(host: GroupHost, committer: Committer) -> None:
@@ -242,7 +242,7 @@ def _accepted(asked: list[_Asked], errors: list[ErrorCode]) -> Iterator[_Asked]:
 def _all_failed(errors: list[ErrorCode], code: ErrorCode) -> list[ErrorCode]:
     """Return `code` for all but topics that do not exist: Kafka checks for those first."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return [each if each is unknown else code for each in errors]
+    return [error if error is unknown else code for error in errors]
 
 
 _MANY_GROUPS_VERSION: Final = 8
@@ -282,11 +282,11 @@ class OffsetReadHandlers:
         if context.api_version >= _MANY_GROUPS_VERSION:
             groups, turns = list[OffsetFetchResponse.OffsetFetchResponseGroup](), Turns()
             named = {
-                each.group_id if each.topics is None else number: each
-                for number, each in enumerate(request.groups)
+                group.group_id if group.topics is None else number: group
+                for number, group in enumerate(request.groups)
             }
-            for each in named.values():
-                groups.append(await self._fetch_of_group(each, is_stable))
+            for group in named.values():
+                groups.append(await self._fetch_of_group(group, is_stable))
                 await turns.pass_on()
             return OffsetFetchResponse(groups=groups)
         error, fetched = await self._fetch(request, is_stable=is_stable)
@@ -310,7 +310,9 @@ class OffsetReadHandlers:
                 elif subscription is None or topic.name in subscription:
                     error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 else:
-                    removed += [(topic.name, each.partition_index) for each in topic.partitions]
+                    removed += [
+                        (topic.name, partition.partition_index) for partition in topic.partitions
+                    ]
                 errors += [error] * len(topic.partitions)
             offsets = host.shard.offsets.of(request.group_id)
             existing = [] if offsets is None else [each for each in removed if _has(offsets, each)]
@@ -346,7 +348,13 @@ class OffsetReadHandlers:
                 _check_reader(host, asked)
             offsets = host.shard.offsets.of(asked.group_id) or GroupOffsets()
             fetched = [
-                (name, [_fetched(offsets, topics, (name, each), is_stable) for each in partitions])
+                (
+                    name,
+                    [
+                        _fetched(offsets, topics, (name, partition), is_stable)
+                        for partition in partitions
+                    ],
+                )
                 for name, partitions in (_all_places(offsets, topics) if wanted is None else wanted)
             ]
             await host.confirmed()
@@ -359,7 +367,9 @@ def _asked_of(asked: Any) -> Asked:
     """Return the topics of a request, or of one group of it."""
     topics = asked.topics
     return (
-        None if topics is None else [(each.name, list(each.partition_indexes)) for each in topics]
+        None
+        if topics is None
+        else [(topic.name, list(topic.partition_indexes)) for topic in topics]
     )
 
 
@@ -374,13 +384,13 @@ def _shown(
             name=name,
             partitions=[
                 partition_kind(
-                    partition_index=each.partition,
-                    committed_offset=each.offset,
-                    committed_leader_epoch=each.leader_epoch,
-                    metadata=each.metadata,
-                    error_code=each.error,
+                    partition_index=partition.partition,
+                    committed_offset=partition.offset,
+                    committed_leader_epoch=partition.leader_epoch,
+                    metadata=partition.metadata,
+                    error_code=partition.error,
                 )
-                for each in partitions
+                for partition in partitions
             ],
         )
         for name, partitions in fetched
@@ -409,7 +419,7 @@ def _all_places(offsets: GroupOffsets, topics: GroupTopics) -> list[tuple[str, l
     places: list[tuple[str, list[int]]] = []
     for topic, partitions in offsets.committed.items():
         current = topics.topic_id_of(topic)
-        known = [p for p, each in partitions.items() if is_current(each, current)]
+        known = [p for p, offset in partitions.items() if is_current(offset, current)]
         if known:
             places.append((topic, known))
     return places
@@ -417,7 +427,7 @@ def _all_places(offsets: GroupOffsets, topics: GroupTopics) -> list[tuple[str, l
 
 def _failed(asked: list[tuple[str, list[int]]], error: ErrorCode) -> Fetched:
     return [
-        (name, [FetchedOffset(each, _NO_OFFSET, -1, "", error) for each in partitions])
+        (name, [FetchedOffset(partition, _NO_OFFSET, -1, "", error) for partition in partitions])
         for name, partitions in asked
     ]
 

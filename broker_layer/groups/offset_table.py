@@ -159,7 +159,7 @@ class OffsetTable:
         for group_id in list(self._open.get(producer_id, {})):
             group = self.groups[group_id]
             places = group.pending.pop(producer_id)
-            later = {place: each for place, each in places.items() if each.order > order}
+            later = {place: offset for place, offset in places.items() if offset.order > order}
             if later:
                 group.pending[producer_id] = later
             else:

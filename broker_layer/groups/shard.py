@@ -109,7 +109,7 @@ class GroupShard:
                 yield encode(committed)
             for producer_id, places in offsets.pending.items():
                 epoch = self.offsets.producers[producer_id].producer_epoch
-                placed = [PlacedOffset(*place, each) for place, each in places.items()]
+                placed = [PlacedOffset(*place, offset) for place, offset in places.items()]
                 for pending in pending_records(group_id, producer_id, epoch, placed):
                     yield encode(pending)
 

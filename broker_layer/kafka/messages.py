@@ -238,7 +238,9 @@ def _longest_array(message: ApiMessage, version: int) -> tuple[str, list[object]
     struct = message._struct  # noqa: SLF001 - the library has no other list of fields
     assert struct is not None, "each message has fields"
     fields = struct.untagged_fields(version)
-    arrays = [(each.name, getattr(message, each.name)) for each in fields if each.is_struct_array()]
+    arrays = [
+        (field.name, getattr(message, field.name)) for field in fields if field.is_struct_array()
+    ]
     return max(
         ((name, rows) for name, rows in arrays if isinstance(rows, list)),
         key=lambda each: len(each[1]),
@@ -365,9 +367,9 @@ def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None
     except (KafkaFrameError, ValueError, IndexError, struct.error):
         return None
     return tuple(
-        (each.topic, partition)
-        for each in found.assigned_partitions
-        for partition in each.partitions
+        (assigned_partition.topic, partition)
+        for assigned_partition in found.assigned_partitions
+        for partition in assigned_partition.partitions
     )
 
 
@@ -449,4 +451,4 @@ CLUSTER_OPERATIONS: Final = (
 
 def bits_of(operations: Iterable[Operation]) -> int:
     """Return the bit field of operations, in answers to requests that ask for it."""
-    return sum(1 << each for each in operations)
+    return sum(1 << operation for operation in operations)

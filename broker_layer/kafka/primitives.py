@@ -253,12 +253,12 @@ class NodeEndpoint(NamedTuple):
 def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
     """Encode the content of the tagged field."""
     parts = [count_of(len(endpoints), is_flexible=True)]
-    for each in endpoints:
+    for endpoint in endpoints:
         parts += (
-            INT32.pack(each.node_id),
-            string(each.host, is_flexible=True),
-            INT32.pack(each.port),
-            string(each.rack, is_flexible=True),
+            INT32.pack(endpoint.node_id),
+            string(endpoint.host, is_flexible=True),
+            INT32.pack(endpoint.port),
+            string(endpoint.rack, is_flexible=True),
             NO_TAGS,
         )
     return b"".join(parts)

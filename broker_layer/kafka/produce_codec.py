@@ -214,7 +214,7 @@ def encode_produce_response(
     for topic in topics:
         parts.append(string(topic.name, is_flexible=flexible))
         parts.append(count_of(len(topic.partitions), is_flexible=flexible))
-        parts += [_encode_partition(version, each) for each in topic.partitions]
+        parts += [_encode_partition(version, partition) for partition in topic.partitions]
         if flexible:
             parts.append(NO_TAGS)
     if version >= 1:

@@ -117,33 +117,35 @@ def fields_of(schema: Schema) -> list[Schema]:
 
 
 def _structure(fields: list[Schema], version: _Version) -> Shape:
-    present = [each for each in fields if is_in(each["versions"], version.number)]
-    tagged = [each for each in present if is_in(each.get("taggedVersions"), version.number)]
-    shapes = [_field(each, version) for each in present if each not in tagged]
+    present = [field for field in fields if is_in(field["versions"], version.number)]
+    tagged = [
+        mapping for mapping in present if is_in(mapping.get("taggedVersions"), version.number)
+    ]
+    shapes = [_field(mapping, version) for mapping in present if mapping not in tagged]
     if version.is_flexible:
         shapes.append(_tags(tagged, version))
-    sizes = [each.bytes_fixed for each in shapes]
-    fixed = [each for each in sizes if each is not None]
+    sizes = [shape.bytes_fixed for shape in shapes]
+    fixed = [size for size in sizes if size is not None]
     if len(fixed) == len(sizes):
         return _fixed(sum(fixed))
-    checks = [each.check for each in _joined(shapes)]
+    checks = [shape.check for shape in _joined(shapes)]
 
     def check(data: memoryview, position: int, room: Room) -> int:
         for check_field in checks:
             position = check_field(data, position, room)
         return position
 
-    return Shape(sum(each.bytes_min for each in shapes), check)
+    return Shape(sum(shape.bytes_min for shape in shapes), check)
 
 
 def _joined(shapes: list[Shape]) -> list[Shape]:
     joined: list[Shape] = []
-    for each in shapes:
+    for shape in shapes:
         before = joined[-1].bytes_fixed if joined else None
-        if each.bytes_fixed is not None and before is not None:
-            joined[-1] = _fixed(before + each.bytes_fixed)
+        if shape.bytes_fixed is not None and before is not None:
+            joined[-1] = _fixed(before + shape.bytes_fixed)
         else:
-            joined.append(each)
+            joined.append(shape)
     return joined
 
 
@@ -243,7 +245,7 @@ def _optional(shape: Shape, *, is_nullable: bool) -> Shape:
 
 def _tags(fields: list[Schema], version: _Version) -> Shape:
     inner = _Version(version.number, is_flexible=True, is_tag=True)
-    known = {each["tag"]: _field(each, inner).check for each in fields}
+    known = {field["tag"]: _field(field, inner).check for field in fields}
 
     def check(data: memoryview, position: int, room: Room) -> int:
         if not data[position]:

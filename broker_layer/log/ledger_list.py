@@ -262,7 +262,7 @@ class LedgerList:
             else:
                 older = list(found[: len(found) - len(record.segments)])
                 self._older = chunks, older
-                self.older_bytes = sum(each.bytes or 0 for each in older)
+                self.older_bytes = sum(segment.bytes or 0 for segment in older)
                 return list(found)
         self.older_bytes = 0
         return list(self.record.segments)
@@ -301,7 +301,7 @@ class LedgerList:
             left, dropped = await partitions.without_segments_below(
                 self.key, self.record, log_start_offset
             )
-            due = [each for each in dropped if each.ledger_id not in gone]
+            due = [segment for segment in dropped if segment.ledger_id not in gone]
             if dropped and not due:
                 await self._store(left)
                 await partitions.drop_chunks(self.key, self.record)

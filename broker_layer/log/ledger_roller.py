@@ -144,7 +144,9 @@ class LedgerRoller:
     @property
     def written_bytes(self) -> int:
         """Bytes of the ledgers whose end is not listed yet."""
-        return sum(each.written_bytes for each in (self.ledger, self._draining) if each is not None)
+        return sum(
+            ledger.written_bytes for ledger in (self.ledger, self._draining) if ledger is not None
+        )
 
     def confirmed_of(self, ledger_id: LedgerId) -> EntryId | None:
         """Return the last confirmed entry of a ledger that is being written; else None."""

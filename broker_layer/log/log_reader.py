@@ -156,8 +156,10 @@ class LogReader:
         The greatest time of the list and the index is tried first. It may be the time of a record
         that is not visible, or no longer; then the batches are read.
         """
-        segments = [each for each in await self._segments() if not each.is_below(start)]
-        known = [each.max_timestamp_ms for each in segments if each.max_timestamp_ms is not None]
+        segments = [segment for segment in await self._segments() if not segment.is_below(start)]
+        known = [
+            segment.max_timestamp_ms for segment in segments if segment.max_timestamp_ms is not None
+        ]
         index = self._state.index
         if index is not None and self._roller.ledger is not None:
             known.append(index.max_timestamp_ms)
@@ -166,7 +168,9 @@ class LogReader:
             found = await self.offset_for_timestamp(max(known), start, limit)
         if found is not None or start >= limit:
             return found
-        greatest_ms = max([await self._greatest_time(each, start, limit) for each in segments])
+        greatest_ms = max(
+            [await self._greatest_time(segment, start, limit) for segment in segments]
+        )
         return await self.offset_for_timestamp(greatest_ms, start, limit)
 
     async def older_aborted(
@@ -189,7 +193,9 @@ class LogReader:
         page = self._pages.get(older)
         if page is None:
             page = AbortedPage.of(await self._state_entry(older.place), older.end_offset)
-            least = min((each.first_offset for each in page.aborted), default=older.end_offset)
+            least = min(
+                (transaction.first_offset for transaction in page.aborted), default=older.end_offset
+            )
             if len(self._known_pages) < KNOWN_PAGES_MAX:
                 self._known_pages[older] = _KnownPage(least, page.older)
             self._pages[older] = page
@@ -207,7 +213,9 @@ class LogReader:
 
     async def _segments(self) -> list[PartitionSegment]:
         """Return the ledgers that are listed and not empty, in order."""
-        return [each for each in await self._listed() if each.end_offset != each.base_offset]
+        return [
+            segment for segment in await self._listed() if segment.end_offset != segment.base_offset
+        ]
 
     async def _listed(self) -> list[PartitionSegment]:
         try:
@@ -222,7 +230,11 @@ class LogReader:
         The first batch contains `offset` or follows it. The list is empty at the end of the log.
         """
         segments = await self._segments()
-        at = max(0, bisect_right([each.base_offset for each in segments], offset) - 1)
+        at = max(
+            0,
+            bisect_right([partition_segment.base_offset for partition_segment in segments], offset)
+            - 1,
+        )
         for segment in segments[at:]:
             if segment.is_below(offset):
                 continue
@@ -380,10 +392,10 @@ def _without_large_buffers(selection: BatchSelection) -> list[Batch]:
         return batches
     buffers = [memoryview(each).obj for each in (batches[0], batches[-1])]
     # Only the first and the last one can have bytes of other batches.
-    kept = {id(each): memoryview(each).nbytes for each in buffers}
+    kept = {id(buffer): memoryview(buffer).nbytes for buffer in buffers}
     if sum(kept.values()) <= BUFFERS_RATIO_MAX * selection.size:
         return batches
-    return [bytes(each) for each in batches]
+    return [bytes(batch) for batch in batches]
 
 
 def _no_batch(segment: PartitionSegment, entry_id: EntryId, error: RecordBatchError) -> TopicError:

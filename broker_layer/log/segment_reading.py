@@ -142,7 +142,7 @@ class SegmentReaders:
 
     async def _close_unused(self) -> None:
         """Close the least recently used readers above the limit."""
-        unused = [each for each in self._readers if each not in self._users]
+        unused = [reader for reader in self._readers if reader not in self._users]
         for ledger_id in unused[: max(0, len(self._readers) - self._readers_max)]:
             if ledger_id not in self._users:  # a read may have begun since
                 await self.close_reader(ledger_id)

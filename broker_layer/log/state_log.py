@@ -315,7 +315,9 @@ class StateLog:
 
     def _answers(self) -> list[asyncio.Future[None]]:
         """Return the futures of the records that are not committed, in order."""
-        return [each.answer for each in self._pending] + [answer for _, answer in self._waiting]
+        return [pending.answer for pending in self._pending] + [
+            answer for _, answer in self._waiting
+        ]
 
 
 def _resolve(answer: asyncio.Future[None]) -> None:

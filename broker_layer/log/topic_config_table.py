@@ -269,5 +269,6 @@ REPLICATION_FACTOR: Final = "replication.factor"
 settings, and cannot be altered there."""
 
 DEFINITIONS: Final = {
-    each.name: each for each in sorted(_HONOURED + _INERT + _FIXED, key=lambda e: e.name)
+    definition.name: definition
+    for definition in sorted(_HONOURED + _INERT + _FIXED, key=lambda e: e.name)
 }

@@ -147,7 +147,7 @@ class TopicLog:
 
         Ledgers listed outside of the record count as of the last `measure` or retention.
         """
-        listed = sum(each.bytes or 0 for each in self._ledger_list.record.segments)
+        listed = sum(segment.bytes or 0 for segment in self._ledger_list.record.segments)
         return self._ledger_list.older_bytes + listed + self._roller.written_bytes
 
     @property
@@ -155,7 +155,9 @@ class TopicLog:
         """The listed ledgers that have ended, oldest first. Those listed outside of the record are
         as of the last `measure` or retention.
         """
-        return [each.ledger_id for each in self._ledger_list.known_segments if not each.is_open]
+        return [
+            segment.ledger_id for segment in self._ledger_list.known_segments if not segment.is_open
+        ]
 
     async def measure(self) -> int:
         """Return the current `size_bytes`, including all older ledgers.
@@ -284,8 +286,12 @@ class TopicLog:
             found, older = state.aborted_in(offset, end, high_watermark), state.older
             if older is not None and offset < older.end_offset:
                 before = await self._reader.older_aborted(older, offset, end)
-                found = [each for each in before if each.last_offset < high_watermark] + found
-            aborted = [(each.producer_id, each.first_offset) for each in found]
+                found = [
+                    transaction
+                    for transaction in before
+                    if transaction.last_offset < high_watermark
+                ] + found
+            aborted = [(transaction.producer_id, transaction.first_offset) for transaction in found]
         return LogReadResult(
             batches,
             appender.high_watermark,
@@ -357,8 +363,8 @@ class TopicLog:
                 appender.wants_roll = True
             appender.roll_if_due()
         segments = [  # an open ledger counts with the bytes written so far
-            replace(each, bytes=roller.written_bytes) if each.is_open else each
-            for each in await self._ledger_list.segments()
+            replace(segment, bytes=roller.written_bytes) if segment.is_open else segment
+            for segment in await self._ledger_list.segments()
         ]
         await self._begin_at(retained_from(segments, config, self.log_start_offset, now_ms))
         try:
@@ -407,7 +413,7 @@ def retained_from(
     not keep older ones.
     """
     start = log_start_offset
-    total = sum(each.bytes or 0 for each in segments)
+    total = sum(partition_segment.bytes or 0 for partition_segment in segments)
     for segment in segments[:-1]:
         if segment.end_offset is None:
             break

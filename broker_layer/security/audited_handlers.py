@@ -66,7 +66,10 @@ def _parts(answered: str, name: str, parts: str, number: str) -> Changes:
 
 
 def _deleted_topics(_: Message, answer: Message) -> Iterable[Changed]:
-    return ((each.name or str(each.topic_id), each.error_code) for each in answer.responses)
+    return (
+        (response.name or str(response.topic_id), response.error_code)
+        for response in answer.responses
+    )
 
 
 def _offsets(request: Message, answer: Message) -> Iterable[Changed]:
@@ -85,8 +88,8 @@ def _deleted_rules(_: Message, answer: Message) -> Iterable[Changed]:
     for found in answer.filter_results:
         if found.error_code:
             yield "all", found.error_code
-        for each in found.matching_acls:
-            yield f"{each.principal} {each.resource_name}", each.error_code
+        for acl in found.matching_acls:
+            yield f"{acl.principal} {acl.resource_name}", acl.error_code
 
 
 AUDITED: Final[Mapping[ApiKey, Changes]] = MappingProxyType(

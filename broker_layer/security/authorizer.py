@@ -162,7 +162,7 @@ class AclTable:
         """Return whether an operation is denied on all resources of a type."""
         rules = self._rules.get(kind)
         named = () if rules is None else rules.literal.get(ANY_NAME, ())
-        return any(_denies(each, client, operation) for each in named)
+        return any(_denies(binding, client, operation) for binding in named)
 
 
 def _is_denied(rules: _Rules, allowed: AclBinding, client: Client, operation: Operation) -> bool:
@@ -172,7 +172,7 @@ def _is_denied(rules: _Rules, allowed: AclBinding, client: Client, operation: Op
         if allowed.name == ANY_NAME:
             return False
         names += rules.literal[allowed.name]
-    return any(_denies(each, client, operation) for each in names)
+    return any(_denies(name, client, operation) for name in names)
 
 
 def _denies(binding: AclBinding, client: Client, operation: Operation) -> bool:
@@ -390,4 +390,4 @@ def operations_on(
         return shown
     if kind is ResourceType.CLUSTER and not rights.may(Operation.DESCRIBE, kind, name):
         return ()
-    return tuple(each for each in shown if rights.may(each, kind, name))
+    return tuple(operation for operation in shown if rights.may(operation, kind, name))

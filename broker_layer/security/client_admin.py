@@ -152,7 +152,7 @@ class UserHandlers:
         self, request: DescribeUserScramCredentialsRequest, _: RequestContext
     ) -> ApiMessage:
         """Answer DescribeUserScramCredentials: mechanisms and iterations; no name requests all."""
-        asked = [each.name for each in request.users or ()]
+        asked = [user.name for user in request.users or ()]
         try:
             await self._table.refresh()
         except MetadataError as error:
@@ -211,8 +211,8 @@ class UserHandlers:
         audit.done(
             failure,
             user=name,
-            deleted=[each.value for each in deletions],
-            stored=[each.mechanism.value for each in upsertions],
+            deleted=[deletion.value for deletion in deletions],
+            stored=[upsertion.mechanism.value for upsertion in upsertions],
         )
         if failure is not None:
             raise failure
@@ -226,9 +226,9 @@ def _checked_user(
         check_user_name(name)
     except InvalidUserNameError as error:
         raise _translated(error) from error
-    deletions = [_mechanism(each.mechanism) for each in alterations.deletions]
-    upsertions = [_credential(each) for each in alterations.upsertions]
-    named = [*deletions, *(each.mechanism for each in upsertions)]
+    deletions = [_mechanism(deletion.mechanism) for deletion in alterations.deletions]
+    upsertions = [_credential(upsertion) for upsertion in alterations.upsertions]
+    named = [*deletions, *(upsertion.mechanism for upsertion in upsertions)]
     if len(dict.fromkeys(named)) != len(named):
         text = f"a credential of {name!r} is altered more than once: alter each once"
         raise TopicError(ErrorCode.DUPLICATE_RESOURCE, text)
@@ -255,8 +255,10 @@ def _credential(asked: _Upsertion) -> ScramCredential:
 
 def _infos(user: UserRecord) -> list[_User.CredentialInfo]:
     return [
-        _User.CredentialInfo(mechanism=_NUMBERS[each.mechanism], iterations=each.iterations)
-        for each in user.credentials
+        _User.CredentialInfo(
+            mechanism=_NUMBERS[credential.mechanism], iterations=credential.iterations
+        )
+        for credential in user.credentials
     ]
 
 
@@ -331,9 +333,9 @@ class QuotaHandlers:
                 error,
                 entity=[
                     _AlteredEntity.EntityData(
-                        entity_type=each.entity_type, entity_name=each.entity_name
+                        entity_type=entity_data.entity_type, entity_name=entity_data.entity_name
                     )
-                    for each in entry.entity
+                    for entity_data in entry.entity
                 ],
             )
             for entry, error in zip(entries, results, strict=True)
@@ -379,7 +381,9 @@ def _checked_all(entries: list[_Entry]) -> list[_Change | TopicError]:
 
 def _checked(entry: _Entry) -> _Change:
     """Return the change of one entry. Raises InvalidQuotaError."""
-    entity = entity_of((each.entity_type, each.entity_name) for each in entry.entity)
+    entity = entity_of(
+        (entity_data.entity_type, entity_data.entity_name) for entity_data in entry.entity
+    )
     changes: dict[QuotaKey, float | None] = {}
     seen: dict[str, None] = {}
     for op in entry.ops:

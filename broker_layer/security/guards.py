@@ -126,7 +126,7 @@ class Rows:
     ) -> list[Message]:
         """Return the rows of elements in a class of answers."""
         kind = answer.fields[self.answer_list].data_class
-        return [self._row(kind, each, code) for each in elements]
+        return [self._row(kind, element, code) for element in elements]
 
     def _row(self, kind: Message, element: Message, code: ErrorCode) -> Message:
         is_key = isinstance(element, str | int)

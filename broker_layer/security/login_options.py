@@ -127,7 +127,7 @@ class LoginOptions(CertificateOptions):
 
     def mechanisms(self, protocol: SecurityProtocol) -> tuple[Mechanism, ...]:
         """Return the mechanisms of a listener, the preferred one first. Raises OptionError."""
-        names = [each.strip() for each in self.sasl_enabled_mechanisms.split(",")]
+        names = [part.strip() for part in self.sasl_enabled_mechanisms.split(",")]
         for name in names:
             if name not in list(Mechanism):
                 known = ", ".join(Mechanism)
@@ -135,7 +135,7 @@ class LoginOptions(CertificateOptions):
         found = tuple(Mechanism(each) for each in names)
         if protocol.uses_tls:
             return found
-        private = tuple(each for each in found if each not in SECRET_MECHANISMS)
+        private = tuple(mechanism for mechanism in found if mechanism not in SECRET_MECHANISMS)
         if not private:
             raise OptionError(
                 f"a listener with {protocol} takes no login: add SCRAM-SHA-512 to"

@@ -63,11 +63,11 @@ class QuotaFilter:
 def filter_of(components: Iterable[Component], *, is_strict: bool) -> QuotaFilter:
     """Return the filter of a request. Raises InvalidQuotaError."""
     matches: dict[EntityType, _Match] = {}
-    for each in components:
-        kind = entity_type_of(each.entity_type)
+    for component in components:
+        kind = entity_type_of(component.entity_type)
         if kind in matches:
             raise InvalidQuotaError(f"the filter names {kind} twice: name each type once")
-        matches[kind] = _match_of(kind, each)
+        matches[kind] = _match_of(kind, component)
     if EntityType.IP in matches and len(matches) > 1:
         raise InvalidQuotaError(
             "the filter has ip and user or client-id, which no quota has together: use one filter"

@@ -125,7 +125,7 @@ class Logins:
         if session is None:
             return None
         enabled = self.sessions.authenticator.enabled
-        return Login(session, connection, self._parts, [str(each) for each in enabled])
+        return Login(session, connection, self._parts, [str(mechanism) for mechanism in enabled])
 
 
 class Login:

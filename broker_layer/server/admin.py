@@ -189,22 +189,22 @@ class BrokerMetrics(Collector):
             (
                 "partitions_not_served",
                 "Partitions that this broker should serve and does not.",
-                sum(bool(each.missing) for each in rows),
+                sum(bool(partition.missing) for partition in rows),
             ),
             (
                 "partitions_under_replicated",
                 "Served partitions that have fewer copies of some records than they are to have.",
-                sum(each.is_short for each in rows if not each.missing),
+                sum(partition.is_short for partition in rows if not partition.missing),
             ),
             (
                 "ledgers_under_replicated",
                 "Ended ledgers of these partitions that have too few copies.",
-                sum(each.short_ledger_count for each in rows),
+                sum(partition.short_ledger_count for partition in rows),
             ),
             (
                 "bytes_under_replicated",
                 "Bytes of the entries of these ledgers that have too few copies, estimated.",
-                sum(each.short_bytes for each in rows),
+                sum(partition.short_bytes for partition in rows),
             ),
         )
         for name, text, total in totals:
@@ -239,5 +239,5 @@ class BrokerAdmin:
         return web.json_response({**self._identity(), "ready": self._readiness() is None})
 
     async def _partition_list(self, _: web.Request) -> web.Response:
-        rows = [asdict(each) for each in self._partitions()]
+        rows = [asdict(partition) for partition in self._partitions()]
         return web.json_response({"partitions": rows})

@@ -481,9 +481,9 @@ class BrokerServer(ListeningServer):
         Raises CannotListenError.
         """
         taken = []
-        for each in listeners:
-            how = access.get(each.name) or ListenerAccess(each.name)
+        for listener in listeners:
+            how = access.get(listener.name) or ListenerAccess(listener.name)
             make = partial(BrokerConnection, self._context, how)
-            _, port = await self._open(each.name, each.host, each.port, make, how.tls)
-            taken.append(replace(each, port=port))
+            _, port = await self._open(listener.name, listener.host, listener.port, make, how.tls)
+            taken.append(replace(listener, port=port))
         return tuple(taken)

@@ -144,9 +144,9 @@ class FetchReader:
         """Update, after a wait, the partitions that `read` reads."""
         turns = Turns()
         for some in slices(reads):
-            for each in some:
-                if _has_new_records(each, bounds):
-                    self.refresh(each)
+            for read in some:
+                if _has_new_records(read, bounds):
+                    self.refresh(read)
             await turns.pass_on()
 
     async def read(self, reads: list[PartitionRead], bounds: ReadBounds) -> int:
@@ -154,11 +154,11 @@ class FetchReader:
 
         Returns the bytes of all `reads`.
         """
-        total = sum(each.byte_count for each in reads)
-        waiting = [each for each in reads if _has_new_records(each, bounds)]
-        for each in waiting:
-            total -= each.byte_count
-            each.byte_count = 0
+        total = sum(read.byte_count for read in reads)
+        waiting = [read for read in reads if _has_new_records(read, bounds)]
+        for read in waiting:
+            total -= read.byte_count
+            read.byte_count = 0
         began, turns = 0, Turns()
         while began < len(waiting):
             room = bounds.bytes_max - total
@@ -172,9 +172,9 @@ class FetchReader:
             else:
                 await asyncio.gather(
                     self._read_one(first, room, bounds, at_least_one=not total),
-                    *(self._read_one(each, room, bounds, at_least_one=False) for each in others),
+                    *(self._read_one(other, room, bounds, at_least_one=False) for other in others),
                 )
-            total += sum(each.byte_count for each in group)
+            total += sum(read.byte_count for read in group)
             await turns.pass_on()
         return total
 
@@ -232,9 +232,9 @@ class LogsWatch:
 def bytes_wanted(reads: list[PartitionRead], bounds: ReadBounds) -> int:
     """Return how many bytes the answer may take once `read` has read what is new."""
     total = 0
-    for each in reads:
-        is_new = _has_new_records(each, bounds)
-        total += each.position.bytes_max if is_new else each.byte_count
+    for read in reads:
+        is_new = _has_new_records(read, bounds)
+        total += read.position.bytes_max if is_new else read.byte_count
     return min(total, bounds.bytes_max)
 
 
@@ -263,11 +263,11 @@ def _has_new_records(read: PartitionRead, bounds: ReadBounds) -> bool:
 def _next_group(waiting: list[PartitionRead], bounds: ReadBounds, room: int) -> list[PartitionRead]:
     """Return the first reads whose limits fit in the room together; at least one."""
     group: list[PartitionRead] = []
-    for each in waiting:
-        if group and each.position.bytes_max > room:
+    for read in waiting:
+        if group and read.position.bytes_max > room:
             break
-        group.append(each)
-        room -= each.position.bytes_max
+        group.append(read)
+        room -= read.position.bytes_max
     return group
 
 
@@ -359,7 +359,7 @@ class FetchService:
         rights = self._rights_of(exchange)
         reads: list[PartitionRead] = []
         for positions in slices(plan.positions):
-            reads += [self._reader.begin(each, rights) for each in positions]
+            reads += [self._reader.begin(position, rights) for position in positions]
             await turns.pass_on()
         total = await self._read(exchange, reads, bounds)
         await turns.pass_on()
@@ -430,7 +430,7 @@ class FetchService:
             for some in slices(reads):
                 watch.follow(some)
                 await turns.pass_on()
-            while not (is_over or self._is_closing or any(each.error for each in reads)):
+            while not (is_over or self._is_closing or any(read.error for read in reads)):
                 if exchange.reserved:
                     if self._lacking_room:
                         return
@@ -438,8 +438,8 @@ class FetchService:
                 await event.wait()
                 event.clear()
                 for some in slices(reads):
-                    for each in some:
-                        self._reader.refresh(each)
+                    for read in some:
+                        self._reader.refresh(read)
                     watch.follow(some)
                     await turns.pass_on()
                 if not exchange.requester.reserve_now(exchange, bytes_wanted(reads, bounds)):
@@ -466,8 +466,8 @@ class FetchService:
     ) -> None:
         total, named = 0, list[PartitionRead]()
         for some in slices(reads):
-            named += [each for each in some if self._must_name(each, plan)]
-            total += sum(each.byte_count for each in some)
+            named += [read for read in some if self._must_name(read, plan)]
+            total += sum(read.byte_count for read in some)
             await turns.pass_on()
         topics, leaders = list[FetchTopicResult](), list[CurrentLeader | None]()
         for some in slices(named):
@@ -480,7 +480,7 @@ class FetchService:
         self._counters.fetch_bytes += total
         self._counters.fetch_latency.record(now_s - began_s)
         if tracing.is_on():
-            named_now = [(each.topic_name, each.position.partition, each.error) for each in reads]
+            named_now = [(read.topic_name, read.position.partition, read.error) for read in reads]
             record_request("Fetch", now_s - began_s, named_now)
         body: list[Buffer] = []
         for piece in encode_fetch_response(
@@ -518,25 +518,25 @@ class FetchService:
         they name.
         """
         leaders: list[CurrentLeader | None] = []
-        for each in reads:
-            topic_id = each.topic_id or NULL_UUID
+        for read in reads:
+            topic_id = read.topic_id or NULL_UUID
             last = topics[-1] if topics else None
-            if last is None or (last.name, last.topic_id) != (each.topic_name, topic_id):
-                last = FetchTopicResult(each.topic_name, topic_id, [])
+            if last is None or (last.name, last.topic_id) != (read.topic_name, topic_id):
+                last = FetchTopicResult(read.topic_name, topic_id, [])
                 topics.append(last)
             leader = None
-            if each.error:
-                leader = self._hints.leader_of(each.topic_name, each.position.partition, each.error)
+            if read.error:
+                leader = self._hints.leader_of(read.topic_name, read.position.partition, read.error)
                 leaders.append(leader)
             last.partitions.append(
                 FetchPartitionResult(
-                    each.position.partition,
-                    each.error,
-                    each.high_watermark,
-                    each.last_stable_offset,
-                    each.log_start_offset,
-                    each.aborted if read_committed else None,
-                    each.batches,
+                    read.position.partition,
+                    read.error,
+                    read.high_watermark,
+                    read.last_stable_offset,
+                    read.log_start_offset,
+                    read.aborted if read_committed else None,
+                    read.batches,
                     leader,
                 )
             )

@@ -145,7 +145,7 @@ class FetchSessions:
         if epoch in (FIRST_EPOCH, NO_SESSION_EPOCH):
             if session is not None:
                 self._end(session)
-            positions = {(each.topic, each.partition): each for each in asked}
+            positions = {(position.topic, position.partition): position for position in asked}
             session = None
             if epoch == FIRST_EPOCH and positions:
                 session = self._begin(positions, owner, uses_topic_ids=uses_topic_ids, now_s=now_s)
@@ -174,15 +174,15 @@ class FetchSessions:
     ) -> bool:
         """Change the partitions of a session; return False if it has no room for them."""
         holder, added = session.owner.holder, dict[SessionPartition, FetchPosition]()
-        for each in asked:
-            key = (each.topic, each.partition)
+        for position in asked:
+            key = (position.topic, position.partition)
             known = session.positions.get(key)
             if known is None:
-                added[key] = each
+                added[key] = position
             else:
-                known.offset, known.bytes_max = each.offset, each.bytes_max
-                known.leader_epoch = each.leader_epoch
-                known.last_fetched_epoch = each.last_fetched_epoch
+                known.offset, known.bytes_max = position.offset, position.bytes_max
+                known.leader_epoch = position.leader_epoch
+                known.last_fetched_epoch = position.last_fetched_epoch
         if not _is_bounded(len(session.positions), added) or not self._partitions.take(
             holder, len(added)
         ):

@@ -49,9 +49,9 @@ def advertise(
     taken: tuple[ListenerAddress, ...], wanted: tuple[ListenerAddress, ...]
 ) -> tuple[ListenerAddress, ...]:
     """Return the addresses for clients: those of `wanted`, with the bound port in place of 0."""
-    by_name = {each.name: each for each in wanted}
+    by_name = {address.name: address for address in wanted}
     advertised = []
-    for each in taken:
-        want = by_name.get(each.name, each)
-        advertised.append(ListenerAddress(each.name, want.host, want.port or each.port))
+    for address in taken:
+        want = by_name.get(address.name, address)
+        advertised.append(ListenerAddress(address.name, want.host, want.port or address.port))
     return tuple(advertised)

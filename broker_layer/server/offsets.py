@@ -141,9 +141,9 @@ class OffsetService:
     ) -> None:
         """Wait until none of these logs is being taken over, for at most `wait_s`."""
         openings = [
-            self._logs.opening(topic.name, each.partition_index)
+            self._logs.opening(topic.name, partition.partition_index)
             for topic in topics
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -215,14 +215,14 @@ class OffsetService:
             )
         states = [
             _Described.ProducerState(
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-                last_sequence=each.last_sequence,
-                last_timestamp=each.last_timestamp_ms,
-                coordinator_epoch=each.coordinator_epoch,
-                current_txn_start_offset=each.transaction_start_offset,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start_offset,
             )
-            for each in producers
+            for producer in producers
         ]
         return _Described(
             partition_index=partition, error_code=0, error_message=None, active_producers=states
@@ -240,7 +240,7 @@ async def _by_topic(
     A request can name very many partitions, so there are only `at_once_max` tasks, and other work
     runs between two partitions.
     """
-    asked = [(name, each) for name, partitions in topics for each in partitions]
+    asked = [(name, partition) for name, partitions in topics for partition in partitions]
     left = iter(enumerate(asked))
     rows = dict[int, Row]()
 

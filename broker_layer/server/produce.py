@@ -502,7 +502,9 @@ class ProduceService:
     def _finish(self, pending: PendingProduce) -> None:
         now_s = self._now()
         exchange = pending.exchange
-        refused = [each for each in pending.outcomes if each.error]
+        refused = [
+            partition_outcome for partition_outcome in pending.outcomes if partition_outcome.error
+        ]
         for outcome in refused:
             self._counters.note_error(outcome.error)
         if pending.request.acks == 0:
@@ -511,7 +513,10 @@ class ProduceService:
             return
         self._counters.produce_latency.record(now_s - exchange.arrived_s)
         if tracing.is_on():
-            named = [(each.topic, each.partition, each.error) for each in pending.outcomes]
+            named = [
+                (partition_outcome.topic, partition_outcome.partition, partition_outcome.error)
+                for partition_outcome in pending.outcomes
+            ]
             record_request("Produce", now_s - exchange.arrived_s, named)
         throttle_s = self._quotas.record_produce(exchange)
         outcomes = pending.outcomes
@@ -536,15 +541,15 @@ class ProduceService:
         topics: list[ProduceTopicResult] = []
         rows: list[ProducePartitionResult] = []
         name: str | None = None
-        for each in outcomes:
-            if each.topic != name:
-                rows, name = [], each.topic
+        for outcome in outcomes:
+            if outcome.topic != name:
+                rows, name = [], outcome.topic
                 topics.append(ProduceTopicResult(name, rows))
-            error, partition = each.error, each.partition
+            error, partition = outcome.error, outcome.partition
             leader = self._hints.leader_of(name, partition, error) if error else None
             rows.append(
                 ProducePartitionResult(
-                    partition, error, *each.appended, each.text, leader, each.records
+                    partition, error, *outcome.appended, outcome.text, leader, outcome.records
                 )
             )
         return topics
@@ -552,7 +557,7 @@ class ProduceService:
     def _endpoints(
         self, topics: list[ProduceTopicResult], exchange: Exchange
     ) -> list[NodeEndpoint]:
-        leaders = [each.current_leader for topic in topics for each in topic.partitions]
+        leaders = [partition.current_leader for topic in topics for partition in topic.partitions]
         return self._hints.endpoints(leaders, exchange.requester.listener)
 
     def _end_without_answer(self, exchange: Exchange, pending: PendingProduce) -> None:

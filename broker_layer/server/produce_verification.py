@@ -125,8 +125,8 @@ class ProduceVerification:
         left = iter(asked)
 
         async def ask() -> None:
-            for each in left:
-                await self._ask(verified, name, each, knows_abortable)
+            for batch in left:
+                await self._ask(verified, name, batch, knows_abortable)
 
         asking = [asyncio.ensure_future(ask()) for _ in asked[:VERIFICATIONS_AT_ONCE]]
         try:

@@ -142,5 +142,5 @@ def record_request(
     if partitions:
         topic, partition, _ = partitions[0]
         attributes |= {TOPIC: topic, PARTITION: str(partition)}
-    error = next((each.name for _, _, each in partitions if each), "")
+    error = next((code.name for _, _, code in partitions if code), "")
     record(name, SpanKind.SERVER, duration_s, attributes, error=error)

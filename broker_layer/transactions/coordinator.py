@@ -202,7 +202,9 @@ class StatePartition(LedPartition):
 
     def _snapshot(self) -> Iterator[bytes]:
         newest = [machine.newest for machine in self.machines.values()]
-        return (encode_transaction(each) for each in newest if each is not None)
+        return (
+            encode_transaction(transaction) for transaction in newest if transaction is not None
+        )
 
 
 @dataclass(eq=False, repr=False)

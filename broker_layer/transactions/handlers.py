@@ -129,16 +129,18 @@ class TransactionHandlers:
                 request.v3_and_below_producer_epoch,
             )
             codes = await self._add(claim, _partitions_in(request.v3_and_below_topics))
-            codes = {each: _known_to(context, code) for each, code in codes.items()}
+            codes = {partition: _known_to(context, code) for partition, code in codes.items()}
             return AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=_shown(codes, _Topic, _Partition)
             )
         results = [
             _Result(
-                transactional_id=each.transactional_id,
-                topic_results=_shown(await self._answer_one(each), _InnerTopic, _InnerPartition),
+                transactional_id=transaction.transactional_id,
+                topic_results=_shown(
+                    await self._answer_one(transaction), _InnerTopic, _InnerPartition
+                ),
             )
-            for each in request.transactions
+            for transaction in request.transactions
         ]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
 
@@ -180,7 +182,10 @@ class TransactionHandlers:
             elif self._leaders.leader_of(partition) in (NoLeader.ABSENT, NoLeader.DELETED):
                 wrong[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if wrong:
-            return {each: wrong.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+            return {
+                topic_partition: wrong.get(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+                for topic_partition in partitions
+            }
         error = await error_of(self._coordinator.add_partitions(claim, partitions))
         return dict.fromkeys(partitions, code_in(error))
 
@@ -189,8 +194,8 @@ class TransactionHandlers:
     async def describe(self, request: DescribeTransactionsRequest, _: RequestContext) -> ApiMessage:
         """Answer DescribeTransactions."""
         states, turns = [], Turns()
-        for each in dict.fromkeys(request.transactional_ids):
-            states.append(self._described(each))
+        for transactional_id in dict.fromkeys(request.transactional_ids):
+            states.append(self._described(transactional_id))
             await turns.pass_on()
         return DescribeTransactionsResponse(transaction_states=states)
 
@@ -206,12 +211,12 @@ class TransactionHandlers:
         for some in slices(transactions):
             listed += [
                 _Listed(
-                    transactional_id=each.transactional_id,
-                    producer_id=each.producer_id,
-                    transaction_state=each.state.title,
+                    transactional_id=transaction.transactional_id,
+                    producer_id=transaction.producer_id,
+                    transaction_state=transaction.state.title,
                 )
-                for each in some
-                if _is_wanted(each, request, now_ms)
+                for transaction in some
+                if _is_wanted(transaction, request, now_ms)
             ]
             await turns.pass_on()
         return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)

@@ -193,8 +193,8 @@ class Placement:
         """Return whether a good bookie is up that could replace a member; a suspicion needs one."""
         avoided = self._avoided(excluded)
         return any(
-            each.writable and bookie_id not in ensemble and bookie_id not in avoided
-            for bookie_id, each in self._directory.bookies.items()
+            registration.writable and bookie_id not in ensemble and bookie_id not in avoided
+            for bookie_id, registration in self._directory.bookies.items()
         )
 
     def _choose(
@@ -232,7 +232,7 @@ def _check(
     members: tuple[BookieId, ...] = (),
 ) -> None:
     """Raise ValueError for a choice that cannot be stored."""
-    is_new = all(each in bookies and each not in members for each in chosen)
+    is_new = all(bookie in bookies and bookie not in members for bookie in chosen)
     if not is_new or len(chosen) != needed or len(frozenset(chosen)) != needed:
         text = f"it chose {list(chosen)} instead of {needed} distinct candidates"
         raise ValueError(text + (f" that are not in {list(members)}" if members else ""))

@@ -122,8 +122,8 @@ class SpreadSearch:
         for index in range(len(order) - 1, -1, -1):
             self._left[self._number(places[order[index]])].append(index)
         self._filled = [
-            None if each is None else self._number(places.get(each, Place(each, each)))
-            for each in ensemble
+            None if bookie is None else self._number(places.get(bookie, Place(bookie, bookie)))
+            for bookie in ensemble
         ]
         """By position: the host that fills it."""
         racks: dict[str, int] = {}
@@ -145,7 +145,11 @@ class SpreadSearch:
     @property
     def least_racks(self) -> int:
         """Return how many racks the write set can reach whose kept members share the most racks."""
-        reached = [self._reach(each).racks for each in self._write_sets if self._is_open(each)]
+        reached = [
+            self._reach(write_set).racks
+            for write_set in self._write_sets
+            if self._is_open(write_set)
+        ]
         return min(reached, default=self.write_quorum)
 
     def run(self, wanted: Spread, steps_max: int) -> list[BookieId] | None:
@@ -155,8 +159,8 @@ class SpreadSearch:
         """
         self.steps, self._steps_max = 0, steps_max
         self._failed.clear()
-        self._targets = [self._target(each, wanted) for each in self._write_sets]
-        if all(each == wanted for each in self._targets) and not self._may_reach(wanted):
+        self._targets = [self._target(write_set, wanted) for write_set in self._write_sets]
+        if all(target == wanted for target in self._targets) and not self._may_reach(wanted):
             return None
         if not self._fill_from(0):
             return None
@@ -278,7 +282,9 @@ class SpreadSearch:
         return depth, tuple(edge), tuple(rest)
 
     def _has_open_neighbour(self, position: int) -> bool:
-        return any(position in each and self._is_open(each) for each in self._write_sets)
+        return any(
+            position in write_set and self._is_open(write_set) for write_set in self._write_sets
+        )
 
 
 def _most_groups(counts: Sequence[int], size: int, width: int) -> int:
@@ -289,10 +295,10 @@ def _most_groups(counts: Sequence[int], size: int, width: int) -> int:
     are in different write sets; beyond size / width of them, more members add little.
     """
     if size == width:
-        return min(width, sum(each > 0 for each in counts))
+        return min(width, sum(count > 0 for count in counts))
     apart, rest = divmod(size, width)
-    full = min(size, sum(min(each, apart) for each in counts))
-    more = min(size - full, sum(each > apart for each in counts))
+    full = min(size, sum(min(count, apart) for count in counts))
+    more = min(size - full, sum(count > apart for count in counts))
     return min(width, (full * width + more * rest) // size)
 
 
@@ -345,11 +351,13 @@ class SpreadPolicy:
         rng: Random,
     ) -> list[BookieId] | Shortage:
         why_not = _reasons(candidates, excluded)
-        usable = [candidates[each] for each in sorted(candidates) if each not in why_not]
+        usable = [
+            candidates[candidate] for candidate in sorted(candidates) if candidate not in why_not
+        ]
         needed = ensemble.count(None)
         if len(usable) < needed:
             return Shortage(needed, len(usable), why_not)
-        places = {bookie_id: each.place for bookie_id, each in candidates.items()}
+        places = {bookie_id: registration.place for bookie_id, registration in candidates.items()}
         order = self._in_random_order(usable, rng)
         search = SpreadSearch(quorum.write_quorum, ensemble, order, places)
         found = self._search(search)
@@ -357,7 +365,7 @@ class SpreadPolicy:
             rule = f"every write set in at least {self.min_racks_per_write_quorum} racks"
             return Shortage(needed, len(usable), why_not, rule)
         chosen = iter(found)
-        return [next(chosen) if each is None else each for each in ensemble]
+        return [next(chosen) if bookie is None else bookie for bookie in ensemble]
 
     def _search(self, search: SpreadSearch) -> list[BookieId] | None:
         """Search with decreasing spread until a choice is found: first with fewer hosts, then with
@@ -374,8 +382,8 @@ class SpreadPolicy:
             for hosts in range(max(racks, hosts_max), racks - 1, -1)
         ]
         steps_left = SEARCH_STEPS_MAX
-        for each in wanted[:-1]:
-            found = search.run(each, steps_left // 2)
+        for spread in wanted[:-1]:
+            found = search.run(spread, steps_left // 2)
             if found is not None:
                 return found
             steps_left -= search.steps
@@ -383,19 +391,19 @@ class SpreadPolicy:
 
     def _in_random_order(self, usable: Sequence[BookieRegistration], rng: Random) -> list[BookieId]:
         """Draw without replacement, in proportion to the weights."""
-        room = [float(each.free_bytes) for each in usable]
+        room = [float(registration.free_bytes) for registration in usable]
         typical = median(room)
         keys: list[tuple[float, BookieId]] = []
-        for each, free in zip(usable, room, strict=True):
-            weight = max(each.weight, WEIGHT_MIN)
+        for registration, free in zip(usable, room, strict=True):
+            weight = max(registration.weight, WEIGHT_MIN)
             if self.by_free_disk and typical > 0:
                 weight *= max(min(free / typical, FREE_MULTIPLE_MAX), WEIGHT_MIN)
-            keys.append((-math.log(1.0 - rng.random()) / weight, each.bookie_id))
+            keys.append((-math.log(1.0 - rng.random()) / weight, registration.bookie_id))
         return [bookie_id for _, bookie_id in sorted(keys)]
 
 
 def _reasons(candidates: Candidates, excluded: Mapping[BookieId, str]) -> dict[BookieId, str]:
-    reasons = {each: excluded[each] for each in sorted(excluded)}
+    reasons = {bookie: excluded[bookie] for bookie in sorted(excluded)}
     for bookie_id in sorted(candidates):
         if not candidates[bookie_id].writable:
             reasons.setdefault(bookie_id, "read-only")

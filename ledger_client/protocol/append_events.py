@@ -395,7 +395,7 @@ def no_replacement(
     """Return the error of a writer whose bookies are gone and for which placement finds no others
     (rule 5.5).
     """
-    excluded = ", ".join(f"{each}: {why}" for each, why in event.excluded.items())
+    excluded = ", ".join(f"{bookie}: {why}" for bookie, why in event.excluded.items())
     text = (
         f"no replacement for {', '.join(gone)}: {event.needed} more needed, {event.seen} bookies "
         f"can be used ({excluded}){event.why}: `quire cluster health` shows why a bookie is "

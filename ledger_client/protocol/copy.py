@@ -279,7 +279,7 @@ class CopyPiece:
         last = EntryId(answer.next_entry_id - 1)
         parts = _parts(answer.batches, first_entry_id, last)
         if keys.lacks_mac_key:
-            batches = [(each.header.first_entry_id, bytearray(each.data)) for each, _ in parts]
+            batches = [(view.header.first_entry_id, bytearray(view.data)) for view, _ in parts]
         else:
             making = _BatchMaker(quorum, bytes_max, keys)
             batches = list(making.batches_of(parts, length_before))
@@ -336,7 +336,7 @@ class _BatchMaker:
                 joined.append(part)
                 continue
             yield from self._built(joined, length_before)
-            length_before += sum(each.payload_bytes for each in joined) + part.payload_bytes
+            length_before += sum(batch.payload_bytes for batch in joined) + part.payload_bytes
             joined = []
             yield part.first_entry_id, bytearray(view.data)
         yield from self._built(joined, length_before)

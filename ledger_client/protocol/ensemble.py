@@ -175,7 +175,7 @@ class EnsembleHealth:
         ones, and those with too much unanswered, count as present.
         """
         found = [self.failed.get(b) or self._parked.get(b) for b in ensemble]
-        out = [each is not None and each.kind not in _PRESENT for each in found]
+        out = [failure is not None and failure.kind not in _PRESENT for failure in found]
         return most_out(self._quorum, out) <= self._quorum.write_quorum - self._quorum.ack_quorum
 
     def must_replace(self, ensemble: tuple[BookieId, ...]) -> bool:

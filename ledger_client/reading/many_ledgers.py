@@ -152,8 +152,8 @@ async def read_ranges(
         if chunk:
             yield chunk
     finally:
-        for each in under_way:
-            await each.aclose()
+        for read in under_way:
+            await read.aclose()
 
 
 def _may_start(under_way: int, size: float) -> bool:

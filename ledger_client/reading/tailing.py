@@ -172,7 +172,7 @@ class TailPoller:
         polled_count = self._polled_of(candidates)
         most = max(POLLS_AT_LEAST, negatives_needed(self._quorum))
         if polled_count < min(most, len(candidates)):
-            following = next(each for each in candidates if each not in self._polls)
+            following = next(candidate for candidate in candidates if candidate not in self._polls)
             self._start(following, is_first=not polled_count)
 
     def _poll_ahead(self) -> None:
@@ -188,7 +188,7 @@ class TailPoller:
         self._polls[bookie_id] = asyncio.get_running_loop().create_task(poll)
 
     def _polled_of(self, bookie_ids: Sequence[BookieId]) -> int:
-        return sum(each in self._polls for each in bookie_ids)
+        return sum(bookie_id in self._polls for bookie_id in bookie_ids)
 
     @property
     def _quorum(self) -> QuorumSpec:

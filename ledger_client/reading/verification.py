@@ -83,7 +83,7 @@ class _ReplicaReader:
         report = self._report
         reading = ReplicaReading(self._pool, report.bookie_id, self._keys)
         try:
-            held = merged([each async for each in reading.stored_ranges()])
+            held = merged([stored_range async for stored_range in reading.stored_ranges()])
             report.missing = without(report.expected, held)
             for first, last in without(report.expected, report.missing):
                 async for piece in reading.read(first, last):

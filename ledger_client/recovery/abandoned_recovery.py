@@ -114,13 +114,13 @@ async def find_abandoned(
     MetadataUnavailableError and the other errors of the metadata service.
     """
     unclosed = await written_ledgers(services, ledger_ids, timeout_s, fresh=False)
-    gone = [each.metadata.ledger_id for each in unclosed if each.is_abandoned]
+    gone = [ledger.metadata.ledger_id for ledger in unclosed if ledger.is_abandoned]
     # Once more, from the newest metadata: a writer may close its ledger, and end, in between.
     asked = await written_ledgers(services, gone[:ASKED_MAX], timeout_s, fresh=True)
     ends = await asyncio.gather(
-        *[_ends(services, each.metadata, password) for each in asked if each.is_abandoned]
+        *[_ends(services, ledger.metadata, password) for ledger in asked if ledger.is_abandoned]
     )
-    hidden = tuple(each for each in ends if each.hidden_count > 0)
+    hidden = tuple(end for end in ends if end.hidden_count > 0)
     return AbandonedLedgers(hidden, max(0, len(gone) - ASKED_MAX))
 
 
@@ -134,16 +134,18 @@ async def written_ledgers(
     found: list[WrittenLedger] = []
     for chunk in chunks(ledger_ids, READS_AT_ONCE):
         async with metadata_call("looking for the writers of ledgers", store.address, timeout_s):
-            read = await asyncio.gather(*[_unclosed(services, each, fresh=fresh) for each in chunk])
-            ledgers = [each for each in read if each is not None]
-            writers = list(dict.fromkeys(each.writer for each in ledgers))
+            read = await asyncio.gather(
+                *[_unclosed(services, ledger_id, fresh=fresh) for ledger_id in chunk]
+            )
+            ledgers = [metadata for metadata in read if metadata is not None]
+            writers = list(dict.fromkeys(ledger.writer for ledger in ledgers))
             nodes = await asyncio.gather(
-                *[find(store, client_path(each), fresh=fresh) for each in writers]
+                *[find(store, client_path(writer), fresh=fresh) for writer in writers]
             )
         there: dict[ClientId, bool] = {
             writer: node is not None for writer, node in zip(writers, nodes, strict=True)
         }
-        found += [WrittenLedger(each, there[each.writer]) for each in ledgers]
+        found += [WrittenLedger(ledger, there[ledger.writer]) for ledger in ledgers]
     return found
 
 
@@ -177,8 +179,8 @@ async def _ends(
     confirmed = fragment.first_entry_id - 1
     return AbandonedLedger(
         ledger_id,
-        max((confirmed, *(each.lac for each in replies))),
-        max((confirmed, *(each.highest_entry_id for each in replies))),
+        max((confirmed, *(reply.lac for reply in replies))),
+        max((confirmed, *(reply.highest_entry_id for reply in replies))),
     )
 
 
@@ -235,8 +237,10 @@ class AbandonedRecovery:
         """
         looks = await self._permitted(await self._look_first(list(dict.fromkeys(ledger_ids))))
         while looks:
-            await self._recover_all([each for each, due_s in looks.items() if due_s is None])
-            waiting = {each: due_s for each, due_s in looks.items() if due_s is not None}
+            await self._recover_all(
+                [ledger_id for ledger_id, due_s in looks.items() if due_s is None]
+            )
+            waiting = {ledger_id: due_s for ledger_id, due_s in looks.items() if due_s is not None}
             if not waiting:
                 break
             left_s = min(waiting.values()) - asyncio.get_running_loop().time()
@@ -250,16 +254,16 @@ class AbandonedRecovery:
         wants.
         """
         looks: list[_Look] = []
-        for each in await self._unclosed(ledger_ids):
+        for ledger in await self._unclosed(ledger_ids):
             action = self._missing.look(
-                each.metadata,
-                is_registered=each.is_registered,
+                ledger.metadata,
+                is_registered=ledger.is_registered,
                 now_s=asyncio.get_running_loop().time(),
             )
             if action is OpenAction.LOOK_AGAIN:
-                looks.append(_Look(each.metadata, self._missing.due_s(each.metadata.ledger_id)))
+                looks.append(_Look(ledger.metadata, self._missing.due_s(ledger.metadata.ledger_id)))
             elif action is OpenAction.RECOVER:
-                looks.append(_Look(each.metadata, None))
+                looks.append(_Look(ledger.metadata, None))
         return looks
 
     async def _look_again(self, waiting: Mapping[LedgerId, float]) -> dict[LedgerId, float | None]:
@@ -268,10 +272,10 @@ class AbandonedRecovery:
         """
         now_s = asyncio.get_running_loop().time()
         looks: dict[LedgerId, float | None] = {}
-        for each in await self._unclosed(list(waiting)):
-            ledger_id = each.metadata.ledger_id
+        for ledger in await self._unclosed(list(waiting)):
+            ledger_id = ledger.metadata.ledger_id
             action = self._missing.look(
-                each.metadata, is_registered=each.is_registered, now_s=now_s
+                ledger.metadata, is_registered=ledger.is_registered, now_s=now_s
             )
             if action is OpenAction.RECOVER:
                 looks[ledger_id] = None
@@ -312,19 +316,23 @@ class AbandonedRecovery:
             what = "reading the record of a restore"
             async with metadata_call(what, store.address, self._timeout_s):
                 is_old = await is_unaccepted(store)
-            gone = [each for each in await self._unclosed(some) if each.is_abandoned]
-            ledger_ids = [each.metadata.ledger_id for each in gone]
+            gone = [ledger for ledger in await self._unclosed(some) if ledger.is_abandoned]
+            ledger_ids = [ledger.metadata.ledger_id for ledger in gone]
             if is_old:
-                for each in ledger_ids:
-                    self._failures[each] = MetadataRefusedError(UNACCEPTED, ledger_id=each)
+                for ledger_id in ledger_ids:
+                    self._failures[ledger_id] = MetadataRefusedError(
+                        UNACCEPTED, ledger_id=ledger_id
+                    )
             else:
-                await asyncio.gather(*[self._recover(each) for each in ledger_ids])
+                await asyncio.gather(*[self._recover(ledger_id) for ledger_id in ledger_ids])
 
     async def _unclosed(self, ledger_ids: Sequence[LedgerId]) -> list[WrittenLedger]:
         """Read ledgers and the nodes of their writers; record which ledgers ended."""
         found = await written_ledgers(self._services, ledger_ids, self._timeout_s, fresh=True)
-        there = frozenset(each.metadata.ledger_id for each in found)
-        self._ended |= dict.fromkeys(each for each in ledger_ids if each not in there)
+        there = frozenset(ledger.metadata.ledger_id for ledger in found)
+        self._ended |= dict.fromkeys(
+            ledger_id for ledger_id in ledger_ids if ledger_id not in there
+        )
         return found
 
     async def _recover(self, ledger_id: LedgerId) -> None:

@@ -81,7 +81,7 @@ class MissingWriters:
     def _drop_old(self, now_s: float) -> None:
         """Forget the writers that were not looked at for a long time."""
         self._missing = {
-            ledger_id: each
-            for ledger_id, each in self._missing.items()
-            if now_s - each.seen_s <= self._apart_s
+            ledger_id: missing
+            for ledger_id, missing in self._missing.items()
+            if now_s - missing.seen_s <= self._apart_s
         }

@@ -173,7 +173,7 @@ class LateFences:
     ) -> tuple[BookieId, ...]:
         self._pool.attach(keys.ledger_id, keys.master_key)
         try:
-            calls = [self._fence(keys.ledger_id, each) for each in bookie_ids]
+            calls = [self._fence(keys.ledger_id, bookie_id) for bookie_id in bookie_ids]
             fenced = await asyncio.gather(*calls)
         finally:
             self._pool.detach(keys.ledger_id)

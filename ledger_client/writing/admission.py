@@ -122,7 +122,7 @@ def cut_batches(
     """Yield the batches of consecutive entries, in order."""
     start, count = 0, len(payloads)
     overhead = limits.overhead_bytes
-    sizes = [len(each) + overhead for each in payloads] if overhead else map(len, payloads)
+    sizes = [len(payload) + overhead for payload in payloads] if overhead else map(len, payloads)
     ends = list(accumulate(sizes))
     while start < count:
         room = room_in_batch(quorum, EntryId(first_entry_id + start), limits)

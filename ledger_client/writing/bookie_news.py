@@ -73,7 +73,7 @@ class WriterNews:
         """Tell the writers once more which of their members have departed or drain: there may have
         been no spare at first (5.6, 5.8).
         """
-        members = dict.fromkeys(each for writer in self._writers for each in writer.members)
+        members = dict.fromkeys(member for writer in self._writers for member in writer.members)
         for bookie_id in members:
             if self.has_departed(bookie_id):
                 self._on_unavailable(

@@ -57,7 +57,7 @@ class BrokerRegistration:
 
     def listener(self, name: str) -> Listener | None:
         """Return the listener with a name, or None."""
-        return next((each for each in self.listeners if each.name == name), None)
+        return next((listener for listener in self.listeners if listener.name == name), None)
 
 
 BROKER_CODEC: Final = codec_of(BrokerRegistration)

@@ -195,7 +195,7 @@ def names_of(result: Packed) -> list[str]:
 
 def versions_of(result: Packed) -> list[Version]:
     """Return the versions after a write. Raises GatewayFormatError."""
-    return _checked("a list of versions", lambda: [_version(each) for each in array_of(result)])
+    return _checked("a list of versions", lambda: [_version(item) for item in array_of(result)])
 
 
 def _checked(what: str, read: Callable[[], T]) -> T:
@@ -278,7 +278,7 @@ def _create(fields: list[Packed]) -> CreateNode:
 
 def _multi(fields: list[Packed]) -> Multi:
     (packed,) = fields
-    operations = tuple(_operation(array_of(each)) for each in array_of(packed))
+    operations = tuple(_operation(array_of(item)) for item in array_of(packed))
     if not 0 < len(operations) <= MULTI_OPERATIONS_MAX:
         raise FieldError(f"a multi has 1 to {MULTI_OPERATIONS_MAX} operations")
     return Multi(operations)

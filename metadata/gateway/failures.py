@@ -57,7 +57,7 @@ def failure_fields(error: MetadataError) -> list[Packed]:
     values = (getattr(error, name) for name in _KINDS[code][1])
     return [
         code,
-        *(each if isinstance(each, int) else each[:TEXT_CHARACTERS_MAX] for each in values),
+        *(value if isinstance(value, int) else value[:TEXT_CHARACTERS_MAX] for value in values),
     ]
 
 

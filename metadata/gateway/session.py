@@ -181,7 +181,7 @@ class GatewaySession:
                 clock.ends_s,
                 clock.silent_s,
             )
-            await asyncio.sleep(min(each for each in times if each > now) - now)
+            await asyncio.sleep(min(time for time in times if time > now) - now)
 
     async def _ping(self, connection: GatewayConnection, sent_s: float) -> None:
         try:

@@ -52,7 +52,7 @@ async def chain_life(store: MetadataStore, name: str) -> ChainLife:
 
 def is_over(life: ChainLife, error: NodeNotFoundError) -> bool:
     """Return whether a multi failed because the chain was removed."""
-    return any(each.path == error.path for each in life)
+    return any(check.path == error.path for check in life)
 
 
 async def remove_deleted(store: MetadataStore, name: str, rng: Random) -> None:
@@ -72,7 +72,7 @@ async def remove_deleted(store: MetadataStore, name: str, rng: Random) -> None:
                 if path != creation_path:
                     await drop_tree(store, path, rng, checks=life)
             creation = await store.get(creation_path, fresh=True)
-            removed = [Delete(each.path, each.expected) for each in life]
+            removed = [Delete(check.path, check.expected) for check in life]
             removed.append(Delete(creation_path, creation.version))
             await store.multi([*removed, Delete(chain_path(name), head.version)])
         except (NodeNotFoundError, NodeNotEmptyError, VersionConflictError, OutcomeUnknownError):

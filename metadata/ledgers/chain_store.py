@@ -278,7 +278,7 @@ class ChainStore:
         """
         for start in range(0, len(link.ledgers), LINK_READS_AT_ONCE):
             some = link.ledgers[start : start + LINK_READS_AT_ONCE]
-            paths = [ledger_path(each.ledger_id) for each in some]
+            paths = [ledger_path(linked_ledger.ledger_id) for linked_ledger in some]
             found = await asyncio.gather(*map(self._store.get, paths), return_exceptions=True)
             for ledger, value in zip(some, found, strict=True):
                 if isinstance(value, NodeNotFoundError):

@@ -92,8 +92,8 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     """
     what = f"the metadata of ledger {metadata.ledger_id}"
     indexes: dict[BookieId, int] = {}
-    fragments = [_packed_fragment(each, indexes) for each in metadata.fragments]
-    given_up = [_packed_fragment(each, indexes) for each in metadata.given_up]
+    fragments = [_packed_fragment(fragment, indexes) for fragment in metadata.fragments]
+    given_up = [_packed_fragment(fragment, indexes) for fragment in metadata.given_up]
     custom: dict[str, Packed] = dict(metadata.custom)
     return pack_checked(
         what,
@@ -113,7 +113,10 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             metadata.length,
             custom,
             given_up,
-            [[each.first_entry_id, each.last_entry_id, each.accepted_ms] for each in metadata.lost],
+            [
+                [lost_range.first_entry_id, lost_range.last_entry_id, lost_range.accepted_ms]
+                for lost_range in metadata.lost
+            ],
             _packed_encryption(metadata.encryption),
             metadata.owner,
         ],
@@ -155,7 +158,7 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     given_up = _fragments_of(array_of(fields[14]), bookie_ids)
     if given_up and (last_entry_id is None or given_up[0].first_entry_id != last_entry_id + 1):
         raise FieldError("fragments that were given up begin after the end of a closed ledger")
-    lost = tuple(_lost_range_of(array_of(each)) for each in array_of(fields[15]))
+    lost = tuple(_lost_range_of(array_of(item)) for item in array_of(fields[15]))
     if why := why_invalid(lost, None if last_entry_id is None else EntryId(last_entry_id)):
         raise FieldError(why)
     owner = text_of(fields[17])
@@ -211,7 +214,7 @@ def _encryption_of(field: Packed) -> PayloadEncryption | None:
 def _lost_range_of(fields: list[Packed]) -> LostRange:
     if len(fields) != _LOST_FIELD_COUNT:
         raise FieldError(f"a range of lost entries has 3 fields, found {len(fields)}")
-    first, last = (EntryId(int_of(each, 0, ENTRY_ID_MAX)) for each in fields[:2])
+    first, last = (EntryId(int_of(field, 0, ENTRY_ID_MAX)) for field in fields[:2])
     return LostRange(first, last, int_of(fields[2], 0, _INT64_MAX))
 
 

@@ -274,23 +274,23 @@ def ranges_on(ledger: LedgerMetadata, bookie_id: BookieId) -> Iterator[Range]:
     """
     if ledger.last_entry_id is None:
         return
-    for each in copies_of(ledger):
-        if bookie_id in each.ensemble:
-            yield from each.ranges_at(each.ensemble.index(bookie_id))
+    for copy in copies_of(ledger):
+        if bookie_id in copy.ensemble:
+            yield from copy.ranges_at(copy.ensemble.index(bookie_id))
 
 
 def ranges_by_bookie(ledger: LedgerMetadata, last: int) -> dict[BookieId, list[Range]]:
     """Return the ranges that each member of a ledger must hold, up to the entry `last`."""
     found: dict[BookieId, list[Range]] = {}
-    for each in copies_of(ledger, last=last):
-        for position, bookie_id in enumerate(each.ensemble):
-            found.setdefault(bookie_id, []).extend(each.ranges_at(position))
+    for copy in copies_of(ledger, last=last):
+        for position, bookie_id in enumerate(copy.ensemble):
+            found.setdefault(bookie_id, []).extend(copy.ranges_at(position))
     return {bookie_id: merged(ranges) for bookie_id, ranges in found.items()}
 
 
 def copy_count(ledger: LedgerMetadata, last: int) -> int:
     """Return the number of copies that the entries up to `last` must have."""
-    return sum(each.entry_count * each.quorum.write_quorum for each in copies_of(ledger, last=last))
+    return sum(copy.entry_count * copy.quorum.write_quorum for copy in copies_of(ledger, last=last))
 
 
 def bytes_on(ledger: LedgerMetadata, bookie_id: BookieId) -> int:
@@ -300,8 +300,8 @@ def bytes_on(ledger: LedgerMetadata, bookie_id: BookieId) -> int:
     last = ledger.last_entry_id
     if last is None or not ledger.length:
         return 0
-    naming = (each for each in copies_of(ledger) if bookie_id in each.ensemble)
-    held = sum(each.count_at(each.ensemble.index(bookie_id)) for each in naming)
+    naming = (copy for copy in copies_of(ledger) if bookie_id in copy.ensemble)
+    held = sum(copies.count_at(copies.ensemble.index(bookie_id)) for copies in naming)
     return round(ledger.length * held / (last + 1))
 
 
@@ -349,9 +349,9 @@ class Loss(StrEnum):
 
 def write_sets(ledger: LedgerMetadata) -> Iterator[WriteSet]:
     """Yield the write sets that may hold entries."""
-    for each in copies_of(ledger):
-        for bookies in each.holders.write_sets(each.quorum):
-            yield WriteSet(each.first_entry_id, bookies, each.quorum.ack_quorum)
+    for copy in copies_of(ledger):
+        for bookies in copy.holders.write_sets(copy.quorum):
+            yield WriteSet(copy.first_entry_id, bookies, copy.quorum.ack_quorum)
 
 
 def bookies_with_entries(ledger: LedgerMetadata) -> list[BookieId]:

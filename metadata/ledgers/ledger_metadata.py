@@ -200,7 +200,7 @@ class LedgerMetadata:
         of the ledger (rule 11.2). Only meaningful in in-sync mode.
         """
         members = self.last_fragment.ensemble
-        return tuple(each for each in members if not any(self.fragments_without(each)))
+        return tuple(member for member in members if not any(self.fragments_without(member)))
 
     def fragments_without(self, bookie_id: BookieId) -> Iterator[Fragment]:
         """Yield the fragments before the last one that do not name a bookie, the newest first: a

@@ -82,12 +82,12 @@ def entries_left(lost: Sequence[LostRange], first: int, last: int) -> list[tuple
         return [(first, last)] if first <= last else []
     left: list[tuple[int, int]] = []
     begin = bisect_left(lost, first, key=lambda each: each.last_entry_id)
-    for each in islice(lost, begin, None):
-        if each.first_entry_id > last:
+    for lost_range in islice(lost, begin, None):
+        if lost_range.first_entry_id > last:
             break
-        if each.first_entry_id > first:
-            left.append((first, each.first_entry_id - 1))
-        first = each.last_entry_id + 1
+        if lost_range.first_entry_id > first:
+            left.append((first, lost_range.first_entry_id - 1))
+        first = lost_range.last_entry_id + 1
     return [*left, (first, last)] if first <= last else left
 
 
@@ -102,14 +102,14 @@ def why_invalid(ranges: Sequence[LostRange], last_entry_id: EntryId | None) -> s
             f"it would have {len(ranges)} ranges of lost entries, and at most {LOST_RANGES_MAX} "
             "fit: read what is left, and delete the ledger"
         )
-    if any(each.first_entry_id > each.last_entry_id for each in ranges):
+    if any(range_.first_entry_id > range_.last_entry_id for range_ in ranges):
         return "a range of lost entries ends before it begins"
     if any(a.last_entry_id >= b.first_entry_id or _continues(a, b) for a, b in pairwise(ranges)):
         return "the ranges of lost entries are not ascending, or not joined"
     end = -1 if last_entry_id is None else last_entry_id
-    for each in ranges:
-        is_after = each.is_after_the_end and each.first_entry_id == end + 1
-        if each.last_entry_id > end and not is_after:
+    for range_ in ranges:
+        is_after = range_.is_after_the_end and range_.first_entry_id == end + 1
+        if range_.last_entry_id > end and not is_after:
             return "a range of lost entries is beyond the ledger's last entry"
     return ""
 

@@ -202,7 +202,7 @@ class ClaimStore:
         for start in range(0, len(names), READS_AT_ONCE_MAX):
             some = names[start : start + READS_AT_ONCE_MAX]
             claims = await asyncio.gather(*map(self._read, some))
-            found += [each for each in claims if each is not None]
+            found += [claim for claim in claims if claim is not None]
         return found
 
     async def _create(self, claim: Claim) -> bool:

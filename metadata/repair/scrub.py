@@ -65,11 +65,11 @@ class ScrubRecord:
     @property
     def bad_entries(self) -> int:
         """Number of damaged entries."""
-        return sum(each.last_entry_id - each.first_entry_id + 1 for each in self.bad)
+        return sum(bad_range.last_entry_id - bad_range.first_entry_id + 1 for bad_range in self.bad)
 
     def bad_of(self, ledger_id: LedgerId) -> tuple[BadRange, ...]:
         """Return the damaged ranges of one ledger."""
-        return tuple(each for each in self.bad if each.ledger_id == ledger_id)
+        return tuple(bad_range for bad_range in self.bad if bad_range.ledger_id == ledger_id)
 
 
 SCRUB_CODEC: Final = codec_of(ScrubRecord)

@@ -80,12 +80,12 @@ def _raised(path: str, value: bytes) -> bytes:
 
 def _with_newer_epochs(path: str, value: bytes) -> TopicRecord:
     topic = TOPIC_CODEC.unpack(path, value)
-    epochs = [topic.epoch_floor, *(each.leader_epoch for each in topic.partitions)]
+    epochs = [topic.epoch_floor, *(partition.leader_epoch for partition in topic.partitions)]
     if max(epochs) + LEADER_EPOCHS_MARGIN > LEADER_EPOCH_MAX:
         raise NumbersUsedUpError(path, max(epochs))
     partitions = tuple(
-        replace(each, leader_epoch=each.leader_epoch + LEADER_EPOCHS_MARGIN)
-        for each in topic.partitions
+        replace(partition, leader_epoch=partition.leader_epoch + LEADER_EPOCHS_MARGIN)
+        for partition in topic.partitions
     )
     floor = topic.epoch_floor
     if topic.is_tombstone and floor != NO_EPOCH:
@@ -96,7 +96,7 @@ def _with_newer_epochs(path: str, value: bytes) -> TopicRecord:
 def _ledger(node: DumpedNode) -> DumpedNode:
     ledger = decode_ledger_metadata(node.value, node.path)
     if ledger.state is LedgerState.CLOSED:
-        positions = sum(len(each.ensemble) for each in ledger.fragments)
+        positions = sum(len(fragment.ensemble) for fragment in ledger.fragments)
         margin = CLOSED_VERSIONS_MARGIN + 2 * MOVES_OF_A_POSITION * positions
         return replace(node, version=node.version + margin)
     token = UpdateToken(bytes(UPDATE_TOKEN_BYTES))  # of no change of its writer (rule 1.3)

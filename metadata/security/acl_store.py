@@ -51,7 +51,7 @@ class AclStore:
     async def select(self, wanted: AclFilter) -> list[AclBinding]:
         """Return the selected bindings, with fresh reads, in their order. Raises MetadataError."""
         shards = await asyncio.gather(*[self._read(shard) for shard in range(ACL_SHARDS)])
-        return sorted(each for shard in shards for each in shard if wanted.selects(each))
+        return sorted(binding for shard in shards for binding in shard if wanted.selects(binding))
 
     async def add(self, bindings: Sequence[AclBinding]) -> None:
         """Store bindings. Those that are stored already stay.
@@ -83,8 +83,8 @@ class AclStore:
         removed: dict[AclBinding, None] = {}
 
         def without(present: _Bindings) -> Sequence[AclBinding]:
-            kept = [each for each in present if not _is_selected(each, filters)]
-            removed.update((each, None) for each in present if _is_selected(each, filters))
+            kept = [binding for binding in present if not _is_selected(binding, filters)]
+            removed.update((binding, None) for binding in present if _is_selected(binding, filters))
             return kept
 
         for shard in shards:
@@ -164,4 +164,4 @@ def _with(added: Sequence[AclBinding], present: _Bindings) -> Sequence[AclBindin
 
 
 def _is_selected(binding: AclBinding, filters: Sequence[AclFilter]) -> bool:
-    return any(each.selects(binding) for each in filters)
+    return any(acl_filter.selects(binding) for acl_filter in filters)

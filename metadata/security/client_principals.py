@@ -31,11 +31,11 @@ def usable_principal(found: Principal) -> str:
 
 def parse_principals(text: str) -> tuple[str, ...]:
     """Return the principals of a text, which semicolons separate. Raises ValueError."""
-    users = tuple(each.strip() for each in text.split(SEPARATOR) if each.strip())
-    for each in users:
-        if not is_owner(each):
+    users = tuple(part.strip() for part in text.split(SEPARATOR) if part.strip())
+    for user in users:
+        if not is_owner(user):
             raise ValueError(
-                f"{each!r} is not a principal: write User:NAME, and separate several by semicolons"
+                f"{user!r} is not a principal: write User:NAME, and separate several by semicolons"
             )
     if len(users) > PRINCIPALS_LISTED_MAX:
         raise ValueError(f"there are {len(users)} principals: name at most {PRINCIPALS_LISTED_MAX}")

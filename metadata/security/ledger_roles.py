@@ -118,12 +118,12 @@ class GrantedRights:
     def __init__(self, grants: Iterable[LedgerGrant] = ()) -> None:
         self._exact: dict[str, LedgerRight] = {}
         prefixes: dict[str, LedgerRight] = {}
-        for each in grants:
-            is_prefix = each.resource.kind is ResourceKind.CHAIN_PREFIX
+        for grant in grants:
+            is_prefix = grant.resource.kind is ResourceKind.CHAIN_PREFIX
             table, key = (
-                (prefixes, each.resource.name) if is_prefix else (self._exact, each.resource.text)
+                (prefixes, grant.resource.name) if is_prefix else (self._exact, grant.resource.text)
             )
-            table[key] = table.get(key, LedgerRight.NONE) | RIGHTS_OF_ROLE[each.role]
+            table[key] = table.get(key, LedgerRight.NONE) | RIGHTS_OF_ROLE[grant.role]
         self._prefixes = tuple(prefixes.items())
 
     def rights_on(self, facts: LedgerFacts) -> LedgerRight:

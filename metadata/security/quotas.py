@@ -147,13 +147,13 @@ def keys_of(entity: QuotaEntity) -> list[QuotaKey]:
         scopes = {_Scope.ADDRESSES}
     else:
         scopes = {_Scope.CLIENTS, _Scope.USERS} if entity.is_user else {_Scope.CLIENTS}
-    return [each for each in QuotaKey if _FORMS[each].scope in scopes]
+    return [quota_key for quota_key in QuotaKey if _FORMS[quota_key].scope in scopes]
 
 
 def check_change(entity: QuotaEntity, key: str, value: float) -> QuotaKey:
     """Return the key of a value that an entity may have. Raises InvalidQuotaError."""
     known = keys_of(entity)
-    found = next((each for each in known if each == key), None)
+    found = next((quota_key for quota_key in known if quota_key == key), None)
     if found is None:
         raise InvalidQuotaError(
             f"the key {key[:NAME_CHARACTERS_MAX]!r} is not one of {entity.text}: use one of "

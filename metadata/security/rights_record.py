@@ -59,10 +59,10 @@ class NodeRights:
         """Return the rights on a node."""
         if self.is_open:
             return OPEN_LIST
-        entries = [AccessEntry(each, ALL) for each in self.servers]
+        entries = [AccessEntry(server, ALL) for server in self.servers]
         rights = client_rights(path)
         if rights:
-            entries += [AccessEntry(each, rights) for each in self.clients]
+            entries += [AccessEntry(client, rights) for client in self.clients]
         return tuple(sorted(entries))
 
 
@@ -76,14 +76,14 @@ def checked_rights(servers: Sequence[str], clients: Sequence[str]) -> NodeRights
             raise InvalidIdentityError(
                 identities[IDENTITIES_MAX], f"a role has at most {IDENTITIES_MAX} identities"
             )
-    for each in (*servers, *clients):
-        if len(each) > IDENTITY_CHARACTERS_MAX or _IDENTITY.fullmatch(each) is None:
-            raise InvalidIdentityError(each, "it is not the identity of a login")
-    for each in clients:
-        if each in servers:
-            raise InvalidIdentityError(each, "it is both a server and a client")
+    for server in (*servers, *clients):
+        if len(server) > IDENTITY_CHARACTERS_MAX or _IDENTITY.fullmatch(server) is None:
+            raise InvalidIdentityError(server, "it is not the identity of a login")
+    for client in clients:
+        if client in servers:
+            raise InvalidIdentityError(client, "it is both a server and a client")
         if not servers:
-            raise InvalidIdentityError(each, "there are clients, but no servers")
+            raise InvalidIdentityError(client, "there are clients, but no servers")
     return NodeRights(tuple(dict.fromkeys(servers)), tuple(dict.fromkeys(clients)))
 
 

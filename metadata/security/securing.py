@@ -127,7 +127,7 @@ class Securing:
         """
         path = f"{NODE_RIGHTS}-check-{self._rng.randbytes(8).hex()}"
         await self._store.create(path, b"", ephemeral=True)
-        servers = tuple(AccessEntry(each, ALL) for each in self._rights.servers)
+        servers = tuple(AccessEntry(server, ALL) for server in self._rights.servers)
         try:
             await self._store.set_access(path, servers)
             await self._store.get(path)

@@ -34,8 +34,8 @@ _REFUSED_CATEGORIES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
 
 
 def _ordered(credentials: Iterable[ScramCredential]) -> tuple[ScramCredential, ...]:
-    found = {each.mechanism: each for each in credentials}
-    return tuple(found[each] for each in ScramMechanism if each in found)
+    found = {credential.mechanism: credential for credential in credentials}
+    return tuple(found[mechanism] for mechanism in ScramMechanism if mechanism in found)
 
 
 def _read_credentials(texts: dict[str, Packed]) -> tuple[ScramCredential, ...]:
@@ -49,7 +49,7 @@ def _read_credentials(texts: dict[str, Packed]) -> tuple[ScramCredential, ...]:
 
 _CREDENTIALS: Final = translated(
     TABLE,
-    lambda credentials: {each.mechanism.value: each.text for each in credentials},
+    lambda credentials: {credential.mechanism.value: credential.text for credential in credentials},
     _read_credentials,
     "{mechanism str: text of the credential str}",
 )
@@ -65,12 +65,15 @@ class UserRecord:
 
     def find(self, mechanism: ScramMechanism) -> ScramCredential | None:
         """Return the credential of a mechanism; None if there is none."""
-        return next((each for each in self.credentials if each.mechanism is mechanism), None)
+        return next(
+            (credential for credential in self.credentials if credential.mechanism is mechanism),
+            None,
+        )
 
     @property
     def mechanisms(self) -> tuple[ScramMechanism, ...]:
         """Mechanisms that the user has a credential of."""
-        return tuple(each.mechanism for each in self.credentials)
+        return tuple(credential.mechanism for credential in self.credentials)
 
 
 USER_CODEC: Final = codec_of(UserRecord)
@@ -95,7 +98,11 @@ def altered(
     """Delete some credentials of a user, then add or replace others. None is a user that does not
     exist. Raises CredentialNotFoundError, InvalidUserNameError.
     """
-    kept = {} if user is None else {each.mechanism: each for each in user.credentials}
+    kept = (
+        {}
+        if user is None
+        else {credential.mechanism: credential for credential in user.credentials}
+    )
     for mechanism in deletions:
         if kept.pop(mechanism, None) is None:
             raise CredentialNotFoundError(name, mechanism)
@@ -106,9 +113,9 @@ def altered(
 def revoked(before: UserRecord, after: UserRecord | None) -> frozenset[ScramMechanism]:
     """Return the mechanisms whose credential before is gone or replaced after."""
     return frozenset(
-        each.mechanism
-        for each in before.credentials
-        if after is None or after.find(each.mechanism) != each
+        credential.mechanism
+        for credential in before.credentials
+        if after is None or after.find(credential.mechanism) != credential
     )
 
 

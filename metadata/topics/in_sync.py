@@ -91,12 +91,12 @@ def unpack_reports(what: str, value: bytes) -> dict[PartitionKey, InSyncReport]:
     """Read a stored form. Raises MetadataFormatError for anything else."""
     fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
     try:
-        lists = [_numbers_of(each) for each in array_of(fields[1])]
+        lists = [_numbers_of(item) for item in array_of(fields[1])]
         found: dict[PartitionKey, InSyncReport] = {}
         for topic in array_of(fields[2]):
             topic_id, partitions = _fields_of(topic, _TOPIC_FIELD_COUNT)
-            for each in array_of(partitions):
-                key, report = _report_of(TopicId(bytes_of(topic_id, TOPIC_ID_BYTES)), each, lists)
+            for item in array_of(partitions):
+                key, report = _report_of(TopicId(bytes_of(topic_id, TOPIC_ID_BYTES)), item, lists)
                 found[key] = report
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error
@@ -116,7 +116,7 @@ def _report_of(
 
 
 def _numbers_of(field: Packed) -> tuple[int, ...]:
-    return tuple(int_of(each, 0, REPLICA_ID_MAX) for each in array_of(field))
+    return tuple(int_of(item, 0, REPLICA_ID_MAX) for item in array_of(field))
 
 
 def _fields_of(field: Packed, count: int) -> list[Packed]:

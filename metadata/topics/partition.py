@@ -174,21 +174,22 @@ class PartitionRecord:
             self,
             segments=(*self.segments[:-1], ended),
             epochs=tuple(
-                EpochStart(each.epoch, min(each.start_offset, end_offset)) for each in self.epochs
+                EpochStart(epoch.epoch, min(epoch.start_offset, end_offset))
+                for epoch in self.epochs
             ),
             log_start_offset=min(self.log_start_offset, end_offset),
         )
 
     def without_segment(self, ledger_id: LedgerId) -> "PartitionRecord":
         """Remove a segment that proved to be empty."""
-        left = tuple(each for each in self.segments if each.ledger_id != ledger_id)
+        left = tuple(segment for segment in self.segments if segment.ledger_id != ledger_id)
         assert len(left) < len(self.segments), "it is in the record"
         return replace(self, segments=left)
 
     def with_log_start(self, offset: int) -> "PartitionRecord":
         """Move the log's start up, never down; drop the epochs that end at or below it."""
         start = max(self.log_start_offset, offset)
-        ended = sum(1 for each in self.epochs if each.start_offset <= start)
+        ended = sum(1 for epoch in self.epochs if epoch.start_offset <= start)
         return replace(self, log_start_offset=start, epochs=self.epochs[max(0, ended - 1) :])
 
     def without_segments_below(
@@ -221,7 +222,7 @@ class PartitionRecord:
         if len(self.segments) <= SEGMENTS_IN_RECORD_MAX:
             return self, ()
         chunk = self.segments[:SEGMENTS_PER_CHUNK]
-        assert not any(each.is_open for each in chunk), "segments in chunks have ended"
+        assert not any(segment.is_open for segment in chunk), "segments in chunks have ended"
         left = self.segments[SEGMENTS_PER_CHUNK:]
         return replace(self, segments=left, next_chunk=self.next_chunk + 1), chunk
 

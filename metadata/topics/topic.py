@@ -119,7 +119,7 @@ class TopicRecord:
         count = len(self.partitions) + len(leaders)
         if count > PARTITIONS_MAX:
             raise TooManyPartitionsError(self.name, count, PARTITIONS_MAX)
-        more = tuple(PartitionLeadership(each, each, self.first_epoch) for each in leaders)
+        more = tuple(PartitionLeadership(leader, leader, self.first_epoch) for leader in leaders)
         return replace(self, partitions=self.partitions + more)
 
     def with_configs(self, configs: Mapping[str, str]) -> "TopicRecord":
@@ -133,7 +133,7 @@ class TopicRecord:
     def as_tombstone(self) -> "TopicRecord":
         """Keep only the name and the last leader epoch of a deleted topic."""
         assert self.is_deleted, self.name
-        epochs = [each.leader_epoch for each in self.partitions]
+        epochs = [partition.leader_epoch for partition in self.partitions]
         return replace(
             self,
             partitions=(),
@@ -147,7 +147,8 @@ class TopicRecord:
         if lift <= 0:
             return self
         lifted = tuple(
-            replace(each, leader_epoch=each.leader_epoch + lift) for each in self.partitions
+            replace(partition, leader_epoch=partition.leader_epoch + lift)
+            for partition in self.partitions
         )
         return replace(self, partitions=lifted, epoch_floor=epoch_floor)
 

@@ -129,8 +129,8 @@ def failures_of(comparison: Comparison, scenario: str, configuration: str) -> li
     """Return the failed runs of a configuration, at the rate of its scenario."""
     rate = rate_of(comparison, scenario)
     runs = [] if rate is None else _runs(comparison, scenario, rate)
-    failed = [each for each in runs if isinstance(each, FailedRun)]
-    return [each for each in failed if each.cell.configuration == configuration]
+    failed = [run for run in runs if isinstance(run, FailedRun)]
+    return [run for run in failed if run.cell.configuration == configuration]
 
 
 def worst(
@@ -202,7 +202,7 @@ def recommend(
     comparison: Comparison, needs: Sequence[ReplicationNeed] = NEEDS
 ) -> list[Recommendation]:
     """Return the choice for each need, in order."""
-    return [_for_need(comparison, each) for each in needs]
+    return [_for_need(comparison, need) for need in needs]
 
 
 def _for_need(comparison: Comparison, need: ReplicationNeed) -> Recommendation:
@@ -231,7 +231,7 @@ def _for_need(comparison: Comparison, need: ReplicationNeed) -> Recommendation:
 
 
 def _missing(comparison: Comparison, need: ReplicationNeed) -> tuple[str, ...]:
-    wanted = [each.scenario for each in need.conditions]
+    wanted = [condition.scenario for condition in need.conditions]
     for measure in need.measures:
         if not _scenarios(comparison, measure):
             wanted += measure.scenarios
@@ -239,14 +239,14 @@ def _missing(comparison: Comparison, need: ReplicationNeed) -> tuple[str, ...]:
 
 
 def _scenarios(comparison: Comparison, measure: Measure) -> list[str]:
-    return [each for each in measure.scenarios if each in comparison.scenarios]
+    return [scenario for scenario in measure.scenarios if scenario in comparison.scenarios]
 
 
 def _why_refused(comparison: Comparison, need: ReplicationNeed, name: str) -> str:
     """Return why a configuration cannot be chosen; empty if it can."""
     if not configurations.BY_NAME[name].is_for_use:
         return "is for comparison only"
-    used = [each.scenario for each in need.conditions]
+    used = [condition.scenario for condition in need.conditions]
     for measure in need.measures:
         used += _scenarios(comparison, measure)
     for scenario in dict.fromkeys(used):
@@ -255,8 +255,10 @@ def _why_refused(comparison: Comparison, need: ReplicationNeed, name: str) -> st
             return f"has a failed run in {scenario}: {failed[0].reason}"
         if not runs_of(comparison, scenario, name):
             return f"was not run in {scenario} at the same rate"
-    broken = (each for each in need.conditions if not _is_met(comparison, each, name))
-    return next((f"{each.says} in {each.scenario}" for each in broken), "")
+    broken = (
+        condition for condition in need.conditions if not _is_met(comparison, condition, name)
+    )
+    return next((f"{condition.says} in {condition.scenario}" for condition in broken), "")
 
 
 def _is_met(comparison: Comparison, condition: Condition, name: str) -> bool:
@@ -320,7 +322,7 @@ def advise(comparison: Comparison, recommendation: Recommendation) -> Advice:
         answer = f"{_either(chosen)} ({answer})"
     cost = _costs(comparison, chosen[0]) if recommendation.outcome is Outcome.CHOSEN else ""
     refused = "; ".join(
-        f"{title_of(each.configuration)} {each.reason}" for each in recommendation.refused
+        f"{title_of(refusal.configuration)} {refusal.reason}" for refusal in recommendation.refused
     )
     return Advice(
         recommendation.need.title,
@@ -345,19 +347,19 @@ def as_json(comparison: Comparison, recommendation: Recommendation) -> dict[str,
             {
                 "figure": step.measure.figure,
                 "configuration": name,
-                "scenario": each.scenario,
-                "rate": each.rate,
-                "runs": each.spread.count,
-                "median": each.spread.median,
-                "low": each.spread.low,
-                "high": each.spread.high,
+                "scenario": evidence.scenario,
+                "rate": evidence.rate,
+                "runs": evidence.spread.count,
+                "median": evidence.spread.median,
+                "low": evidence.spread.low,
+                "high": evidence.spread.high,
             }
             for step in recommendation.steps
-            for name, each in step.found.items()
+            for name, evidence in step.found.items()
         ],
         "left_out": [
-            {"configuration": each.configuration, "reason": each.reason}
-            for each in recommendation.refused
+            {"configuration": refusal.configuration, "reason": refusal.reason}
+            for refusal in recommendation.refused
         ],
         "missing_scenarios": list(recommendation.missing),
     }
@@ -383,7 +385,7 @@ def _reason(recommendation: Recommendation) -> str:
             f"{_value(last, best)}. One run has no spread, so it shows no difference: run "
             "`quire bench compare --repeat 3`."
         )
-    return " ".join(_step_text(each) for each in steps)
+    return " ".join(_step_text(step) for step in steps)
 
 
 def _step_text(step: Step) -> str:
@@ -430,5 +432,5 @@ def _costs(comparison: Comparison, name: str) -> str:
 
 
 def _either(names: Sequence[str]) -> str:
-    titles = [title_of(each) for each in names]
+    titles = [title_of(name) for name in names]
     return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} or {titles[-1]}"

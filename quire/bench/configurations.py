@@ -94,4 +94,4 @@ CONFIGURATIONS: Final = (
         is_for_use=False,
     ),
 )
-BY_NAME: Final = {each.name: each for each in CONFIGURATIONS}
+BY_NAME: Final = {configuration.name: configuration for configuration in CONFIGURATIONS}

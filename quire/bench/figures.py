@@ -93,11 +93,11 @@ def _fragment_count(run: RunResult) -> float:
     """Count the fragments. Every change of a ledger's members begins one, also a change that only
     adds members.
     """
-    return sum(each.fragment_count for each in run.safety)
+    return sum(safety.fragment_count for safety in run.safety)
 
 
 def _copy_count(run: RunResult) -> float | None:
-    return max((each.write_quorum for each in run.safety), default=None)
+    return max((safety.write_quorum for safety in run.safety), default=None)
 
 
 def _caught_up_count(run: RunResult) -> float:

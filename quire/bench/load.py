@@ -59,7 +59,7 @@ class LoadSpec:
         values: dict[str, Any] = json.loads(text)
         for name in ("bursts", "redirects"):
             values[name] = tuple(tuple(pair) for pair in values[name])
-        return cls(**{each.name: values[each.name] for each in fields(cls)})
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
 
     def due(self) -> list[float]:
         """Return when each append is due, in seconds from the start."""
@@ -76,7 +76,7 @@ async def run(spec: LoadSpec) -> None:
     ensemble: list[str] = []
     if not spec.earlier_journal:
         writer = await load.open()
-        ensemble = [str(each) for each in writer.info.fragments[-1].ensemble]
+        ensemble = [str(bookie) for bookie in writer.info.fragments[-1].ensemble]
         await _warm_up(load, spec)
     print(json.dumps({"ensemble": ensemble}), flush=True)
     words = (await commands.readline()).split()

@@ -49,8 +49,8 @@ class Histogram:
     def of_seconds(cls, seconds: Iterable[float]) -> Self:
         """Return a histogram of durations."""
         histogram = cls()
-        for each in seconds:
-            histogram.record(round(each * 1e6))
+        for second in seconds:
+            histogram.record(round(second * 1e6))
         return histogram
 
     @classmethod

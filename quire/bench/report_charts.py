@@ -156,7 +156,7 @@ def time_at_ack_quorum(
 ) -> Chart:
     """Draw how long acknowledged entries were short of their write quorum: p50, p99 and longest."""
     height = TOP + ROW * len(series) + BOTTOM
-    longest = max((each.max_s * 1e3 for each in series.values()), default=1.0)
+    longest = max((quorum.max_s * 1e3 for quorum in series.values()), default=1.0)
     ticks = svg.decades(LEAST_MS, max(LEAST_MS, longest))
     across = svg.Scale(ticks[0], ticks[-1], LABELS, WIDTH - RIGHT, is_log=True)
     parts = []
@@ -165,16 +165,16 @@ def time_at_ack_quorum(
         label = f"{tick:g} ms"
         parts.append(svg.text(across(tick), height - BOTTOM + 16, label, anchor="middle"))
     rows = []
-    for number, (label, each) in enumerate(series.items()):
+    for number, (label, quorum) in enumerate(series.items()):
         middle = TOP + ROW * number + ROW / 2
-        p50, p99, most = (across(s * 1e3) for s in (each.p50_s, each.p99_s, each.max_s))
+        p50, p99, most = (across(s * 1e3) for s in (quorum.p50_s, quorum.p99_s, quorum.max_s))
         css = f"series s{styles[label]}"
         parts.append(svg.text(4, middle + 4, label, css="label"))
         parts.append(svg.line(p50, middle, most, middle, f"{css} thin"))
         parts.append(svg.line(p50, middle, p99, middle, f"{css} thick"))
         parts += [svg.line(at, middle - 7, at, middle + 7, css) for at in (p50, most)]
-        figures = (f"{s * 1e3:,.2f}" for s in (each.p50_s, each.p99_s, each.max_s))
-        counts = (f"{each.sample_count:,}", f"{each.left_count:,}", f"{each.left_s:,.2f}")
+        figures = (f"{s * 1e3:,.2f}" for s in (quorum.p50_s, quorum.p99_s, quorum.max_s))
+        counts = (f"{quorum.sample_count:,}", f"{quorum.left_count:,}", f"{quorum.left_s:,.2f}")
         rows.append((label, *figures, *counts))
     headings = ("configuration", "p50 ms", "p99 ms", "longest ms", "sampled", "left short", "for s")
     text = "Milliseconds on a log axis from acknowledgement to the last copy: p50, p99, longest."
@@ -295,7 +295,7 @@ def _time_table(
     rows = []
     for at, after in pairwise([*moments, math.inf]):
         struck = dict.fromkeys(
-            mark.label for each in marks.values() for mark in each if at <= mark.at < after
+            mark.label for sequence in marks.values() for mark in sequence if at <= mark.at < after
         )
         figures = (cells.get((label, at), "–") for label in series)
         rows.append((f"{at:.2f}", *figures, "; ".join(struck)))

@@ -128,7 +128,10 @@ Row = tuple[str, Figure, Sequence[Spread | None]]
 
 def sections_of(comparison: Comparison) -> list[Section]:
     """Return every section, in order."""
-    styles = {each.title: number for number, each in enumerate(configurations.CONFIGURATIONS)}
+    styles = {
+        configuration.title: number
+        for number, configuration in enumerate(configurations.CONFIGURATIONS)
+    }
     made = [_answer(comparison), _overview(comparison), _opening(comparison)]
     for scenario in comparison.scenarios:
         for rate in comparison.rates:
@@ -148,7 +151,7 @@ def sections_of(comparison: Comparison) -> list[Section]:
 
 def _answer(comparison: Comparison) -> Section:
     """Return the recommendations, and what is to be known about all figures of the page."""
-    advice = tuple(advise(comparison, each) for each in recommend(comparison))
+    advice = tuple(advise(comparison, recommendation) for recommendation in recommend(comparison))
     return Section("answer", "What to choose", (MARKS, _spread_text(comparison)), advice=advice)
 
 
@@ -169,8 +172,8 @@ def _spread_text(comparison: Comparison) -> str:
 
 def _opening(comparison: Comparison) -> Section:
     rows = tuple(
-        (each.title, each.name, each.says)
-        for each in (configurations.BY_NAME[name] for name in comparison.configurations)
+        (configuration.title, configuration.name, configuration.says)
+        for configuration in (configurations.BY_NAME[name] for name in comparison.configurations)
     )
     table = Table(("configuration", "name in commands", "what it is"), rows)
     tables = (table, Table(("machine", ""), tuple(comparison.machine.items())))
@@ -181,11 +184,11 @@ def _overview(comparison: Comparison) -> Section:
     """Return one table per figure, with a row for each scenario at its lowest rate."""
     names = comparison.configurations
     tables = []
-    for figure in (figures.BY_NAME[each] for each in OVERVIEW_FIGURES):
+    for figure in (figures.BY_NAME[overview_figure] for overview_figure in OVERVIEW_FIGURES):
         rows = []
         for scenario in comparison.scenarios:
             runs = (comparison.at_lowest_rate(scenario, name) for name in names)
-            rows.append((scenario, figure, [figures.summarise(each, figure) for each in runs]))
+            rows.append((scenario, figure, [figures.summarise(run, figure) for run in runs]))
         unit = f", {figure.unit}" if figure.unit else ""
         tables.append(_table((f"{figure.title}{unit}", *map(title_of, names)), rows))
     return Section("glance", "At a glance", tables=tuple(tables))
@@ -312,9 +315,9 @@ def content(comparison: Comparison) -> str:
     """Return what is below the title of the page, as HTML that refers to nothing."""
     answer, *others = sections_of(comparison)
     links = "".join(
-        f'<li><a href="#{escape(each.name)}">{escape(each.title)}</a></li>' for each in others
+        f'<li><a href="#{escape(other.name)}">{escape(other.title)}</a></li>' for other in others
     )
-    body = "".join(_section(each) for each in others)
+    body = "".join(_section(other) for other in others)
     nav = f'<nav aria-label="Sections"><h2>More</h2><ul>{links}</ul></nav>'
     return f'<div class="report">{_section(answer)}{nav}{body}</div>'
 
@@ -347,7 +350,7 @@ def _chart(title: str, chart: Chart) -> str:
 
 
 def _table_html(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(each)}</th>' for each in table.headings)
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in table.headings)
     rows = "".join(
         f'<tr><th scope="row">{escape(row[0])}</th>'
         + "".join(

@@ -94,22 +94,22 @@ class RunResult:
     @property
     def losable_bookies(self) -> int:
         """Number of bookies that may be lost without loss of any ledger's acknowledged entry."""
-        return min((each.losable_bookies for each in self.safety), default=-1)
+        return min((safety.losable_bookies for safety in self.safety), default=-1)
 
     @property
     def recoverable_without(self) -> int:
         """Number of members that may be away while the recovery of every ledger can decide."""
-        return min((each.recoverable_without for each in self.safety), default=-1)
+        return min((safety.recoverable_without for safety in self.safety), default=-1)
 
     @property
     def short_count(self) -> int:
         """Number of acknowledged entries with fewer copies than the write quorum at the end."""
-        return sum(each.short_count for each in self.safety)
+        return sum(safety.short_count for safety in self.safety)
 
     @property
     def lost_count(self) -> int:
         """Number of acknowledged entries without a copy at the end."""
-        return sum(each.lost_count for each in self.safety)
+        return sum(safety.lost_count for safety in self.safety)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ def to_json(run: RunResult) -> dict[str, Any]:
         "consumersPerTopic": 0,
         "publishRate": list(run.per_second.acked),
         "publishErrorRate": [run.failed_appends / run.seconds],
-        "publishLatency50pct": [each.p50_ms for each in seconds],
-        "publishLatency99pct": [each.p99_ms for each in seconds],
-        "publishLatencyMax": [each.max_ms for each in seconds],
+        "publishLatency50pct": [second.p50_ms for second in seconds],
+        "publishLatency99pct": [second.p99_ms for second in seconds],
+        "publishLatencyMax": [second.max_ms for second in seconds],
         "aggregatedPublishLatencyAvg": latency.mean_us / 1e3,
     }
     for name, share in QUANTILES.items():
@@ -177,7 +177,10 @@ def _built(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
         types = get_type_hints(kind)
         return kind(
-            **{each.name: _built(types[each.name], value[each.name]) for each in fields(kind)}
+            **{
+                one_field.name: _built(types[one_field.name], value[one_field.name])
+                for one_field in fields(kind)
+            }
         )
     arguments = get_args(kind)
     if get_origin(kind) is tuple:

@@ -126,4 +126,4 @@ SCENARIOS: Final = (
         zones_at_s=3.9,
     ),
 )
-BY_NAME: Final = {each.name: each for each in SCENARIOS}
+BY_NAME: Final = {scenario.name: scenario for scenario in SCENARIOS}

@@ -86,7 +86,7 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
     async with open_cluster(metadata_address(arguments)) as cluster:
         records = await AuditTrail(cluster.store, cluster.rng).get()
     output.table(
-        (asdict(each) for each in records[-arguments.limit :]),
-        *(each.name for each in fields(AuditRecord)),
+        (asdict(record) for record in records[-arguments.limit :]),
+        *(field.name for field in fields(AuditRecord)),
     )
     return ExitCode.DONE

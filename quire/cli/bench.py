@@ -226,11 +226,11 @@ def _print(comparison: "Comparison", output: Output) -> None:
     ]
     found = recommend(comparison)
     if output.as_json:
-        told = [as_json(comparison, each) for each in found]
+        told = [as_json(comparison, recommendation) for recommendation in found]
         output.record({"recommendations": told, "figures": rows})
         return
-    for each in found:
-        advice = advise(comparison, each)
+    for recommendation in found:
+        advice = advise(comparison, recommendation)
         output.line(f"{advice.title}: {advice.answer}")
         for text in (advice.reason, advice.cost, advice.left_out):
             if text:
@@ -277,7 +277,7 @@ def _add_directory(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def _rates(text: str) -> tuple[float, ...]:
-    return tuple(dict.fromkeys(_rate(each) for each in text.split(",")))
+    return tuple(dict.fromkeys(_rate(part) for part in text.split(",")))
 
 
 def _number(text: str) -> float:

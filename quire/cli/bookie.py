@@ -126,7 +126,14 @@ async def _find(
         up = dict(cluster.directory.bookies)
         known = await cluster.cookies.list_bookie_ids()
         states = await LifecycleStore(cluster.store, cluster.rng).get_all()
-        registration = next((each for each in up.values() if each.bookie_id == wanted), None)
+        registration = next(
+            (
+                bookie_registration
+                for bookie_registration in up.values()
+                if bookie_registration.bookie_id == wanted
+            ),
+            None,
+        )
         if registration is None and wanted not in (*known, *states):
             raise NoSuchBookieError(wanted)
         bookie_id = BookieId(wanted)
@@ -213,7 +220,7 @@ def _print_removal(before: Records, found: Mapping[BookieId, Naming], output: Ou
 def _show_plan(forecast: DrainForecast, output: Output) -> int:
     plan, estimate_s = forecast.plan, forecast.estimate_s
     loads = plan.loads()
-    full = [each.bookie_id for each in loads if each.passes_mark]
+    full = [load.bookie_id for load in loads if load.passes_mark]
     row: dict[str, Json] = {
         "ids": list(plan.bookies),
         "ledgers": plan.ledgers,
@@ -225,7 +232,7 @@ def _show_plan(forecast: DrainForecast, output: Output) -> int:
         "blocked": dict(plan.blocked.most_common()),
         "targets_that_would_be_full": list(full),
     }
-    targets: list[Json] = [_load_row(each) for each in loads]
+    targets: list[Json] = [_load_row(load) for load in loads]
     columns = ("target", "bytes", "free_bytes", "would_be_full")
     output.document(row | {"targets": targets}, {"targets": columns})
     if full and not output.as_json:

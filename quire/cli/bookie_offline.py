@@ -113,7 +113,7 @@ async def _print_records(
 ) -> bool:
     """Print at most `limit` records; return whether any of them was damaged."""
     is_damaged, count = False, 0
-    names = [each.name for each in fields(DumpedRecord)]
+    names = [field.name for field in fields(DumpedRecord)]
     with output.lines(*DUMP_COLUMNS) as lines:
         async for record in found:
             if limit is not None and count >= limit:

@@ -209,7 +209,7 @@ def _named(ledger: LedgerMetadata, bookie_id: BookieId, entry_id: int | None) ->
     if ledger.last_entry_id is not None and entry_id > ledger.last_entry_id:
         return f": the ledger ends at entry {ledger.last_entry_id}"
     expected = ranges_by_bookie(ledger, entry_id)
-    named = [each for each, ranges in expected.items() if ranges and ranges[-1][1] == entry_id]
+    named = [bookie for bookie, ranges in expected.items() if ranges and ranges[-1][1] == entry_id]
     if bookie_id in named:
         return ", though the ledger's metadata names it for this entry: the copy is missing"
     return f": the ledger's metadata names {', '.join(named) or 'no bookie'} for this entry"

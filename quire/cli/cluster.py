@@ -128,9 +128,11 @@ def _print(row: dict[str, Json], health: Health, output: Output) -> None:
     kinds = (("findings", health.findings), ("warnings", health.warnings))
     if output.as_json:
         for name, found in kinds:
-            row[name] = [each.as_json() for each in found[:FINDINGS_SHOWN_MAX]]
+            row[name] = [finding.as_json() for finding in found[:FINDINGS_SHOWN_MAX]]
         if health.by_ledger is not None:
-            row["by_ledger"] = [_ledger_as_json(kind, each) for kind, each in health.by_ledger]
+            row["by_ledger"] = [
+                _ledger_as_json(kind, finding) for kind, finding in health.by_ledger
+            ]
         output.record(row)
         return
     output.record(row)
@@ -138,7 +140,7 @@ def _print(row: dict[str, Json], health: Health, output: Output) -> None:
         if found:
             output.line("")
             output.table(
-                (each.as_json() for each in by_advice(found[:FINDINGS_SHOWN_MAX])),
+                (finding.as_json() for finding in by_advice(found[:FINDINGS_SHOWN_MAX])),
                 "where",
                 "what",
                 "advice",
@@ -154,7 +156,9 @@ def _print(row: dict[str, Json], health: Health, output: Output) -> None:
             "what",
             "advice",
         )
-    elif any(each.ledgers and each.ledgers.count > EXAMPLES_MAX for _, f in kinds for each in f):
+    elif any(
+        finding.ledgers and finding.ledgers.count > EXAMPLES_MAX for _, f in kinds for finding in f
+    ):
         output.line("\nevery ledger: quire cluster health --ledgers")
 
 
@@ -174,7 +178,7 @@ class _Losses:
         self.ledgers: Counter[Loss] = Counter()
         self.closed_bytes: Counter[Loss] = Counter()
         self.unreadable_records = 0
-        self.shown: dict[Loss, list[dict[str, Json]]] = {each: [] for each in Loss}
+        self.shown: dict[Loss, list[dict[str, Json]]] = {loss: [] for loss in Loss}
 
     def add(self, ledger: LedgerMetadata, loss: Loss, first_entry_id: int) -> None:
         """Count one ledger."""
@@ -193,38 +197,38 @@ class _Losses:
     @property
     def rows(self) -> list[dict[str, Json]]:
         """Ledgers to show, the worst losses first."""
-        return [row for each in Loss for row in self.shown[each]][:LEDGERS_SHOWN_MAX]
+        return [row for loss in Loss for row in self.shown[loss]][:LEDGERS_SHOWN_MAX]
 
 
 async def show_loss(arguments: argparse.Namespace, output: Output) -> int:
     """Print what would be lost with the given bookies, besides those that are down already."""
     async with open_cluster(metadata_address(arguments)) as cluster:
         known = await cluster.cookies.list_bookie_ids()
-        unknown = [each for each in arguments.bookies if each not in known]
+        unknown = [bookie for bookie in arguments.bookies if bookie not in known]
         if unknown:
             raise NoSuchBookieError(unknown[0])
-        lost = dict.fromkeys(BookieId(each) for each in arguments.bookies)
+        lost = dict.fromkeys(BookieId(bookie) for bookie in arguments.bookies)
         states = await LifecycleStore(cluster.store, cluster.rng).get_all()
         down = [
-            each
-            for each in known
-            if each not in cluster.directory.bookies
-            and states.get(each, UNCHANGED).state is not Lifecycle.REMOVED
+            bookie
+            for bookie in known
+            if bookie not in cluster.directory.bookies
+            and states.get(bookie, UNCHANGED).state is not Lifecycle.REMOVED
         ]
-        left = [each for each in cluster.directory.bookies if each not in lost]
+        left = [bookie for bookie in cluster.directory.bookies if bookie not in lost]
         in_limbo = [e.bookie_id for e in cluster.directory.bookies.values() if e.is_in_limbo]
         losses = await _losses(cluster, left, in_limbo, output)
     row: dict[str, Json] = {
         "if_lost": list(lost),
-        "down_already": [each for each in down if each not in lost],
+        "down_already": [bookie for bookie in down if bookie not in lost],
         "bookies_left": len(left),
     }
-    for each in Loss:
-        row[f"{each.name.lower()}_ledgers"] = losses.ledgers[each]
-        row[f"{each.name.lower()}_closed_bytes"] = losses.closed_bytes[each]
+    for loss in Loss:
+        row[f"{loss.name.lower()}_ledgers"] = losses.ledgers[loss]
+        row[f"{loss.name.lower()}_closed_bytes"] = losses.closed_bytes[loss]
     row["ledgers_not_read"] = losses.unreadable_records
     _print_losses(row, losses, output)
-    is_at_risk = any(losses.ledgers[each] for each in DATA_AT_RISK) or losses.unreadable_records
+    is_at_risk = any(losses.ledgers[loss] for loss in DATA_AT_RISK) or losses.unreadable_records
     return ExitCode.FINDINGS if is_at_risk else ExitCode.DONE
 
 
@@ -256,15 +260,15 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
     async with open_cluster(metadata_address(arguments)) as cluster:
         bookies = sorted(cluster.directory.bookies.values(), key=lambda each: each.bookie_id)
         brokers = await registered_brokers(cluster.store, cluster.rng)
-    servers = [_of_bookie(each) for each in bookies]
+    servers = [_of_bookie(bookie) for bookie in bookies]
     rows: list[dict[str, Json]] = [
-        {**_version_row(server), "wire_versions": list(each.wire_versions)}
-        for server, each in zip(servers, bookies, strict=True)
+        {**_version_row(server), "wire_versions": list(registration.wire_versions)}
+        for server, registration in zip(servers, bookies, strict=True)
     ]
     for broker in brokers:
         server = _of_broker(broker)
         servers.append(server)
-        apis: dict[str, Json] = {each.name: [each.low, each.high] for each in broker.apis}
+        apis: dict[str, Json] = {api.name: [api.low, api.high] for api in broker.apis}
         rows.append({**_version_row(server), "api_versions": apis})
     oldest = oldest_build(servers)
     sentence = upgrade_sentence(servers)
@@ -274,7 +278,7 @@ async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
         output.line(sentence)
         if rows:
             output.table(rows, "kind", "id", "build", "speaks")
-    is_complete = all(each.build == oldest for each in servers)
+    is_complete = all(server_version.build == oldest for server_version in servers)
     return ExitCode.DONE if is_complete else ExitCode.FINDINGS
 
 
@@ -423,29 +427,29 @@ async def _add_health(bundle: Bundle, cluster: Cluster) -> None:
     health = await check_health(cluster, None)
     row = health_as_json(_plain_address(cluster.address), health)
     found = {"findings": health.findings, "warnings": health.warnings}
-    more = {name: [each.as_json() for each in listed] for name, listed in found.items()}
+    more = {name: [finding.as_json() for finding in listed] for name, listed in found.items()}
     bundle.add_json("health.json", row | more)
 
 
 async def _add_bookies(bundle: Bundle, cluster: Cluster) -> None:
     up = cluster.directory.bookies
-    bundle.add_json("bookies.json", [registration_as_json(up[each]) for each in sorted(up)])
+    bundle.add_json("bookies.json", [registration_as_json(up[bookie]) for bookie in sorted(up)])
 
 
 async def _add_repair(bundle: Bundle, cluster: Cluster) -> None:
     summary = await read_summary(cluster)
     bundle.add_json("repair.json", summary.as_json())
-    bundle.add_json("jobs.json", [each.text for each in summary.published])
+    bundle.add_json("jobs.json", [job_name.text for job_name in summary.published])
 
 
 async def _add_audit(bundle: Bundle, cluster: Cluster) -> None:
     records = await AuditTrail(cluster.store, cluster.rng).get()
-    bundle.add_json("audit.json", [asdict(each) for each in records])
+    bundle.add_json("audit.json", [asdict(record) for record in records])
 
 
 async def _add_servers(bundle: Bundle, cluster: Cluster, identity: ClientFile) -> None:
     servers = await servers_of(cluster)
-    await asyncio.gather(*(_add_server(bundle, each, identity) for each in servers))
+    await asyncio.gather(*(_add_server(bundle, server, identity) for server in servers))
 
 
 async def _add_server(bundle: Bundle, server: Server, identity: ClientFile) -> None:
@@ -499,20 +503,25 @@ def _plain_address(address: str) -> str:
 
 def oldest_build(servers: Sequence[ServerVersion]) -> str | None:
     """Return the oldest version; None without servers."""
-    return min((each.build for each in servers), key=_rank, default=None)
+    return min((server.build for server in servers), key=_rank, default=None)
 
 
 def upgrade_sentence(servers: Sequence[ServerVersion]) -> str:
     """Say whether all servers run the newest version among them."""
     if not servers:
         return "No server is up."
-    newest = max((each.build for each in servers), key=_rank)
-    behind = [each for each in servers if each.build != newest]
+    newest = max((server.build for server in servers), key=_rank)
+    behind = [server for server in servers if server.build != newest]
     count = len(servers)
     if not behind:
         return f"All {count} servers run {newest}." if count > 1 else f"The server runs {newest}."
-    older = list(dict.fromkeys(each.build for each in behind))
-    shown = [each.what if len(older) == 1 else f"{each.what} ({each.build})" for each in behind]
+    older = list(dict.fromkeys(server_version.build for server_version in behind))
+    shown = [
+        server_version.what
+        if len(older) == 1
+        else f"{server_version.what} ({server_version.build})"
+        for server_version in behind
+    ]
     names = ", ".join(shown[:NAMED_MAX])
     if len(shown) > NAMED_MAX:
         names += f", and {len(shown) - NAMED_MAX} more"

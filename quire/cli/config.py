@@ -87,20 +87,20 @@ def parser() -> argparse.ArgumentParser:
 def _show(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.config) or ""
     servers, problems = _read(text)
-    problems += [each for server in servers for each in server.reading.problems]
+    problems += [problem for server in servers for problem in server.reading.problems]
     if problems:
         raise UsageError("\n".join(dict.fromkeys(problems)), try_next=TRY_NEXT)
     with output.listing("server", "option", "value", "origin", "help") as listing:
         for server in servers:
-            for name, each in server.table.options.items():
+            for name, option in server.table.options.items():
                 row: dict[str, Json] = {
                     "server": server.name,
                     "option": name,
                     "value": server.shown(name),
                 }
                 origin = server.origin(name, arguments.config)
-                facts = each.facts
-                limits = {"unit": each.unit, "least": facts.low, "most": facts.high}
+                facts = option.facts
+                limits = {"unit": option.unit, "least": facts.low, "most": facts.high}
                 listing.add({**row, "help": facts.help, "origin": origin, **limits})
     return ExitCode.DONE
 
@@ -108,7 +108,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
 def _check(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.file) or ""
     servers, problems = _read(text)
-    errors = [located(each, arguments.file, text) for each in problems]
+    errors = [located(problem, arguments.file, text) for problem in problems]
     for server in servers:
         found = list(server.reading.problems)
         if server.is_in_file and not arguments.without_files:
@@ -123,12 +123,14 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
         for address in each.reading.options.addresses()
         if address.option not in each.reading.wrong
     ]
-    certain = list(port_clashes(each for each in listeners if not is_wildcard(each[1].host)))
+    certain = list(
+        port_clashes(listener for listener in listeners if not is_wildcard(listener[1].host))
+    )
     errors += (located(each, arguments.file, text) for each in certain)
     if errors:
         raise UsageError("\n       ".join(dict.fromkeys(errors)), try_next=TRY_NEXT)
-    for each in port_clashes(listeners):
-        where = located(each, arguments.file, text)
+    for clash in port_clashes(listeners):
+        where = located(clash, arguments.file, text)
         output.remark(f"{where}; this is right only if they run on different machines")
     output.record({"file": arguments.file, "is_valid": True})
     return ExitCode.DONE

@@ -169,7 +169,7 @@ async def _report_given_up(client: LedgerClient, info: LedgerInfo, output: Outpu
 
     output.results.flush()  # the command continues
     first = info.given_up[0].first_entry_id
-    held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
+    held = dict.fromkeys(bookie for part in info.given_up for bookie in part.ensemble)
     output.remark(
         f"lost: every entry from {first} on, of which only {', '.join(held)} can hold copies; "
         f"`quire ledger show {info.id}` continues to show this"
@@ -197,7 +197,7 @@ async def _unclean_plan(address: str, ledger_id: LedgerId) -> str:
                 try_next=f"quire ledger recover {ledger_id}",
             )
         members = ledger.last_fragment.ensemble
-        alive = [each for each in members if each in cluster.directory.bookies]
+        alive = [member for member in members if member in cluster.directory.bookies]
     advice = (
         f"{', '.join(alive)} are registered now: check them first, a clean recovery needs only one"
         if alive

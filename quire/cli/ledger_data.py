@@ -174,7 +174,7 @@ def _lines(batch: EntryBatch, end: bytes) -> list[bytes]:
 
 
 def _json_lines(batch: EntryBatch) -> bytes:
-    rows = ({"entry_id": each.id} | data_as_json("data", each.data) for each in batch)
+    rows = ({"entry_id": entry.id} | data_as_json("data", entry.data) for entry in batch)
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 

@@ -168,9 +168,9 @@ def _row(
         "unknown": _as_json(report.unknown),
         "accepted": lost_as_json(ledger.lost),
         "bookies": [
-            {"id": each.bookie_id, "what": said}
-            for each in report.answers
-            if (said := report.standing_of(each))
+            {"id": answer.bookie_id, "what": said}
+            for answer in report.answers
+            if (said := report.standing_of(answer))
         ],
     }
 
@@ -180,7 +180,7 @@ def _end_row(found: EndReport) -> dict[str, Json]:
     return {
         "last_entry_id": found.end.last_entry_id,
         "is_end_proved": found.end.is_proved,
-        "given_up": [{"id": each, "what": why} for each, why in given_up],
+        "given_up": [{"id": bookie, "what": why} for bookie, why in given_up],
     }
 
 

@@ -169,14 +169,14 @@ def _stopped_as_by_an_interrupt() -> Iterator[None]:
     taken = []
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        taken = [each for each in STOPS if signal.getsignal(each) is signal.SIG_DFL]
-    for each in taken:
-        signal.signal(each, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+        taken = [stop for stop in STOPS if signal.getsignal(stop) is signal.SIG_DFL]
+    for signals in taken:
+        signal.signal(signals, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
-        for each in taken:
-            signal.signal(each, signal.SIG_DFL)
+        for signals in taken:
+            signal.signal(signals, signal.SIG_DFL)
 
 
 async def _audited(
@@ -206,7 +206,7 @@ def _fail(noun: str, error: Exception, output: Output) -> int:
 
 def _help() -> str:
     width = max(map(len, NOUNS))
-    nouns = "".join(f"  {name:<{width}}  {each.summary}\n" for name, each in NOUNS.items())
+    nouns = "".join(f"  {name:<{width}}  {command.summary}\n" for name, command in NOUNS.items())
     title = "Quire keeps ledgers: ordered, durable, replicated, with one writer each."
     return f"usage: quire NOUN [VERB] ...\n\n{title}\n\n{nouns}\n{FOOTER}"
 

@@ -166,7 +166,7 @@ async def check(arguments: argparse.Namespace, output: Output) -> int:
                 findings.append(Finding(f"ledger {ledger_id}", str(ledger), advice))
             else:
                 findings += record_findings(ledger, formatted)
-    rows: list[Row] = [each.as_json() for each in findings]
+    rows: list[Row] = [finding.as_json() for finding in findings]
     if output.as_json:
         output.record({"ledger_count": count, "finding_count": len(rows), "findings": rows})
     else:
@@ -184,7 +184,7 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
         deleted = await _deleted(cluster)
         known = await cluster.cookies.list_bookie_ids()
         up = cluster.directory.bookies
-        failed += [f"{each}: it is down" for each in known if each not in up]
+        failed += [f"{bookie}: it is down" for bookie in known if bookie not in up]
         with Progress(output, "compared", "ledgers") as progress:
             for registration in list(up.values()):
                 try:
@@ -377,7 +377,7 @@ def _own_identity(address: str) -> str:
 
 def _described(access: AccessList) -> str:
     """Return the rights of a node without the hashes, which are nearly secrets."""
-    parts = [(each.identity.split(":"), each.rights) for each in access]
+    parts = [(entry.identity.split(":"), entry.rights) for entry in access]
     shown = (
         f"{':'.join(names[:2])}={rights.name or int(rights)}".replace("|", "+")
         for names, rights in parts

@@ -41,7 +41,7 @@ async def status(arguments: argparse.Namespace, output: Output) -> int:
             summary = await read_summary(cluster)
             if arguments.watch and output.shows_to_person:
                 output.results.write(CLEAR_SCREEN)
-            output.document(summary.as_json(), {each.name: each.columns for each in TABLES})
+            output.document(summary.as_json(), {table.name: table.columns for table in TABLES})
             output.results.flush()
             if not arguments.watch:
                 return ExitCode.DONE
@@ -55,11 +55,11 @@ async def list_jobs(arguments: argparse.Namespace, output: Output) -> int:
     columns = ("ledger", "class", "state", "bytes", "worker", "reasons", "blocked_reason")
     async with open_cluster(metadata_address(arguments)) as cluster:
         jobs = [
-            each
-            for each in await read_jobs(cluster, arguments.urgency)
+            job
+            for job in await read_jobs(cluster, arguments.urgency)
             if not (
-                (arguments.blocked and each.state is not JobState.BLOCKED)
-                or (arguments.lost and each.state is not JobState.LOST)
+                (arguments.blocked and job.state is not JobState.BLOCKED)
+                or (arguments.lost and job.state is not JobState.LOST)
             )
         ]
         output.table(await jobs_as_json(cluster, jobs), *columns)
@@ -69,7 +69,9 @@ async def list_jobs(arguments: argparse.Namespace, output: Output) -> int:
 async def request(arguments: argparse.Namespace, output: Output) -> int:
     """Publish jobs of the first class for ledgers; workers find out what they need."""
     async with open_cluster(metadata_address(arguments)) as cluster:
-        published = await request_repair(cluster, [LedgerId(each) for each in arguments.ledgers])
+        published = await request_repair(
+            cluster, [LedgerId(ledger) for ledger in arguments.ledgers]
+        )
         output.table(
             ({"ledger": ledger_id, "published": is_new} for ledger_id, is_new in published.items()),
             "ledger",
@@ -94,8 +96,8 @@ async def explain(arguments: argparse.Namespace, output: Output) -> int:
     output.line("")
     with output.listing("first_entry_id", "bookies", "incoming", "lacks") as listing:
         assert isinstance(fragments, list), "a ledger has fragments"
-        for each in fragments:
-            listing.add(each)
+        for fragment in fragments:
+            listing.add(fragment)
     if not damaged:
         return ExitCode.DONE
     output.line("\ndamaged entries")
@@ -115,7 +117,7 @@ class ScrubOffError(CommandError):
 
 async def scrub(arguments: argparse.Namespace, output: Output) -> int:
     """Request a scrub if that is wanted, and list the scrubs of bookies, of all by default."""
-    wanted = [BookieId(each) for each in arguments.bookies]
+    wanted = [BookieId(bookie) for bookie in arguments.bookies]
     async with open_cluster(metadata_address(arguments)) as cluster:
         known = await cluster.cookies.list_bookie_ids()
         for bookie_id in wanted:
@@ -125,7 +127,7 @@ async def scrub(arguments: argparse.Namespace, output: Output) -> int:
         if arguments.now:
             settings = await _request_scrub(cluster, settings, wanted)
         records = await ScrubStore(cluster.store, cluster.rng).get_all()
-        shown = {each: records.get(each, NEVER_SCRUBBED) for each in wanted or sorted(known)}
+        shown = {bookie: records.get(bookie, NEVER_SCRUBBED) for bookie in wanted or sorted(known)}
         output.table(scrubs_as_json(shown, settings, wall_clock_ms()), *SCRUB_COLUMNS)
     return ExitCode.DONE
 

@@ -74,7 +74,9 @@ async def list_acls(arguments: argparse.Namespace, output: Output) -> int:
     filters = _filters(arguments)
     async with open_cluster(metadata_address(arguments)) as cluster:
         found = await AclStore(cluster.store, cluster.rng).select(AclFilter())
-    _print_acls([each for each in found if any(one.selects(each) for one in filters)], output)
+    _print_acls(
+        [binding for binding in found if any(one.selects(binding) for one in filters)], output
+    )
     return ExitCode.DONE
 
 
@@ -90,7 +92,7 @@ async def remove_acls(arguments: argparse.Namespace, output: Output) -> int:
         store = AclStore(cluster.store, cluster.rng)
         if not arguments.yes:
             found = await store.select(AclFilter())
-            chosen = [each for each in found if any(one.selects(each) for one in filters)]
+            chosen = [binding for binding in found if any(one.selects(binding) for one in filters)]
             _print_acls(chosen, output)
             require_consent(arguments, f"remove {len(chosen)} ACLs")
         removed = await store.remove(filters)
@@ -99,7 +101,7 @@ async def remove_acls(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _print_acls(bindings: list[AclBinding], output: Output) -> None:
-    output.table((_acl_row(each) for each in bindings), *ACL_COLUMNS)
+    output.table((_acl_row(binding) for binding in bindings), *ACL_COLUMNS)
 
 
 def _acl_row(binding: AclBinding) -> Row:
@@ -175,7 +177,7 @@ def _principals(arguments: argparse.Namespace) -> list[tuple[Permission, str]]:
 
 
 def _operations(arguments: argparse.Namespace) -> list[Operation]:
-    known = [each.name for each in Operation if each is not Operation.ANY]
+    known = [operation.name for operation in Operation if operation is not Operation.ANY]
     for name in arguments.operation:
         if name not in known:
             raise UsageError(f"{name} is not an operation", try_next=f"one of {', '.join(known)}")
@@ -243,7 +245,7 @@ async def add_user(arguments: argparse.Namespace, output: Output) -> int:
     async with open_cluster(metadata_address(arguments)) as cluster:
         made = _credentials(mechanisms, password, arguments.iterations, cluster.rng)
         await UserStore(cluster.store, cluster.rng).add(name, made)
-    output.record({"user": name, "mechanisms": [each.value for each in mechanisms]})
+    output.record({"user": name, "mechanisms": [mechanism.value for mechanism in mechanisms]})
     return ExitCode.DONE
 
 
@@ -287,7 +289,9 @@ async def show_user(arguments: argparse.Namespace, output: Output) -> int:
     output.record(
         {
             "user": user.name,
-            "iterations": {each.mechanism.value: each.iterations for each in user.credentials},
+            "iterations": {
+                credential.mechanism.value: credential.iterations for credential in user.credentials
+            },
         }
     )
     return ExitCode.DONE
@@ -296,17 +300,17 @@ async def show_user(arguments: argparse.Namespace, output: Output) -> int:
 def _chosen_mechanisms(arguments: argparse.Namespace) -> tuple[ScramMechanism, ...]:
     """Return the mechanisms that the command names, in their order; none if it names none."""
     named: list[str] = arguments.mechanism or []
-    return tuple(each for each in ScramMechanism if each.value in named)
+    return tuple(mechanism for mechanism in ScramMechanism if mechanism.value in named)
 
 
 def _credentials(
     mechanisms: Iterable[ScramMechanism], password: str, iterations: int, rng: Random
 ) -> list[ScramCredential]:
-    return [new_credential(each, password, rng, iterations) for each in mechanisms]
+    return [new_credential(mechanism, password, rng, iterations) for mechanism in mechanisms]
 
 
 def _user_row(user: UserRecord) -> Row:
-    return {"user": user.name, "mechanisms": [each.value for each in user.mechanisms]}
+    return {"user": user.name, "mechanisms": [mechanism.value for mechanism in user.mechanisms]}
 
 
 async def add_grant(arguments: argparse.Namespace, output: Output) -> int:

@@ -121,7 +121,7 @@ def _add_password_options(parser: argparse.ArgumentParser, default: str) -> None
     parser.add_argument(
         "--mechanism",
         action="append",
-        choices=[each.value for each in ScramMechanism],
+        choices=[mechanism.value for mechanism in ScramMechanism],
         help=f"mechanism of the password; twice for both (default: {default})",
     )
     parser.add_argument(
@@ -159,7 +159,7 @@ def _add_grant(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("principal", metavar="PRINCIPAL", help="User:NAME")
     parser.add_argument(
         "role",
-        choices=[each.value for each in LedgerRole],
+        choices=[role.value for role in LedgerRole],
         metavar="ROLE",
         help="reader, writer (append alone), recoverer (fence, recover and read) or admin (all)",
     )

@@ -49,17 +49,21 @@ def add_option_flags(verb: argparse.ArgumentParser, table: OptionTable[Any]) -> 
     verb.add_argument("--config", metavar="FILE", help=f"a TOML file with a [{table.name}] table")
     title = f"options, each also in the file and as {table.variable_prefix}<OPTION>"
     group = verb.add_argument_group(title)
-    for name, each in table.options.items():
-        text = f"{each.facts.help} (default: {each.shown_default or 'none'})".replace("%", "%%")
-        if each.kind is bool:
+    for name, option in table.options.items():
+        text = f"{option.facts.help} (default: {option.shown_default or 'none'})".replace("%", "%%")
+        if option.kind is bool:
             group.add_argument(
-                each.flag, dest=name, action=argparse.BooleanOptionalAction, default=None, help=text
+                option.flag,
+                dest=name,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=text,
             )
-        elif each.choices:
-            group.add_argument(each.flag, dest=name, choices=each.choices, help=text)
+        elif option.choices:
+            group.add_argument(option.flag, dest=name, choices=option.choices, help=text)
         else:
-            kind = each.kind
-            group.add_argument(each.flag, dest=name, type=kind, metavar=kind.__name__, help=text)
+            kind = option.kind
+            group.add_argument(option.flag, dest=name, type=kind, metavar=kind.__name__, help=text)
 
 
 def runs(server: str, main: str, joined: Mapping[str, str] | None = None) -> Handler:
@@ -189,8 +193,8 @@ async def _zookeeper_status(arguments: argparse.Namespace, output: Output) -> in
     from quire.zookeeper.status import ask_servers
 
     try_next = "quire zookeeper status --help"
-    addresses = [host_and_port(each, try_next=try_next) for each in arguments.addresses]
+    addresses = [host_and_port(address, try_next=try_next) for address in arguments.addresses]
     asked = await ask_servers(addresses)
     columns = ("address", "mode", "version", "node_count", "connections")
-    output.table(({name: getattr(each, name) for name in columns} for each in asked), *columns)
-    return ExitCode.DONE if all(each.serves for each in asked) else ExitCode.FINDINGS
+    output.table(({name: getattr(status, name) for name in columns} for status in asked), *columns)
+    return ExitCode.DONE if all(status.serves for status in asked) else ExitCode.FINDINGS

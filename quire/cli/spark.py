@@ -79,14 +79,14 @@ async def _scrub(arguments: argparse.Namespace, output: Output) -> int:
         frame = scrub(spark, address, arguments.ledgers or None, password=password)
         return [
             {
-                "ledger_id": each.ledger_id,
-                "first_entry_id": each.first_entry_id,
-                "last_entry_id": each.last_entry_id,
-                "bookie": each.bookie,
-                "finding": each.finding,
-                "detail": each.detail,
+                "ledger_id": finding.ledger_id,
+                "first_entry_id": finding.first_entry_id,
+                "last_entry_id": finding.last_entry_id,
+                "bookie": finding.bookie,
+                "finding": finding.finding,
+                "detail": finding.detail,
             }
-            for each in findings_of(frame)
+            for finding in findings_of(frame)
         ]
 
     address, password = metadata_address(arguments), password_of(arguments)
@@ -170,7 +170,7 @@ async def _tail(arguments: argparse.Namespace, output: Output) -> int:
             interval=arguments.interval,
         )
         query.awaitTermination()
-        rows = sum(int(each["numInputRows"]) for each in query.recentProgress)
+        rows = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
         return {"path": arguments.path, "chain": arguments.chain, "new_rows": rows}
 
     address, options = metadata_address(arguments), source_options(arguments)

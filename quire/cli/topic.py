@@ -238,7 +238,9 @@ async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
         require_consent(arguments, plan)
     async with open_brokers(arguments) as brokers:
         topic = await topic_named(brokers, arguments.topic)
-        partitions = arguments.partition or [each.partition_index for each in topic.partitions]
+        partitions = arguments.partition or [
+            partition.partition_index for partition in topic.partitions
+        ]
         row = ElectLeadersRequest.TopicPartitions(topic=arguments.topic, partitions=partitions)
         request = ElectLeadersRequest(
             election_type=int(arguments.unclean), topic_partitions=[row], timeout_ms=TIMEOUT_MS
@@ -247,15 +249,15 @@ async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
     is_well = True
     with output.listing("partition", "outcome", "why") as listing:
         for result in answer.replica_election_results:
-            for each in result.partition_result:
-                code = ErrorCode(each.error_code)
+            for partition_result in result.partition_result:
+                code = ErrorCode(partition_result.error_code)
                 is_well &= code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
                 outcome = "elected" if code is ErrorCode.NONE else code.name.lower()
                 listing.add(
                     {
-                        "partition": each.partition_id,
+                        "partition": partition_result.partition_id,
                         "outcome": outcome.replace("_", " "),
-                        "why": each.error_message,
+                        "why": partition_result.error_message,
                     }
                 )
     return ExitCode.DONE if is_well else ExitCode.FINDINGS
@@ -301,10 +303,18 @@ async def _settings(
 ) -> tuple[dict[str, Json], list[Json]]:
     """Return a topic's own settings or all, and the names of those that have no effect."""
     found = await topic_settings(brokers, name)
-    shown = [each for each in found if is_all or each.config_source == TOPIC_SOURCE]
-    settings: dict[str, Json] = {each.name: each.value for each in shown}
+    shown = [
+        resource_result
+        for resource_result in found
+        if is_all or resource_result.config_source == TOPIC_SOURCE
+    ]
+    settings: dict[str, Json] = {
+        resource_result.name: resource_result.value for resource_result in shown
+    }
     return settings, [
-        each.name for each in shown if (each.documentation or "").startswith(NO_EFFECT)
+        resource_result.name
+        for resource_result in shown
+        if (resource_result.documentation or "").startswith(NO_EFFECT)
     ]
 
 
@@ -354,7 +364,10 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
     async with open_brokers(arguments) as brokers:
         response = await topic_metadata(brokers, [name])
         topic_id = require_topic(response.topics[0], name).topic_id
-        if partition not in (each.partition_index for each in response.topics[0].partitions):
+        if partition not in (
+            response_partition.partition_index
+            for response_partition in response.topics[0].partitions
+        ):
             text = f"{name} has no partition {partition}"
             raise UsageError(text, try_next=f"quire topic show {name}")
         leader = leader_of(leaders_in(response), Place(name, partition))
@@ -495,7 +508,7 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
         left: int | None = arguments.count
         while left != 0 and not _is_done(consumer, ends):
             for records in consumer.poll(timeout_ms=POLL_MS, max_records=left).values():
-                shown = [each for each in records if each.offset >= least][:left]
+                shown = [record for record in records if record.offset >= least][:left]
                 left = None if left is None else left - len(shown)
                 _print(shown, as_json=output.as_json)
             sys.stdout.buffer.flush()
@@ -525,7 +538,7 @@ async def _found(
             await make_if_missing(brokers, arguments.topic)
         topic = await topic_named(brokers, arguments.topic, try_next=try_next)
         settings = {"bootstrap_servers": brokers.bootstrap, **kafka_settings(brokers.identity)}
-        return settings, sorted(each.partition_index for each in topic.partitions)
+        return settings, sorted(partition.partition_index for partition in topic.partitions)
 
 
 def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
@@ -563,13 +576,16 @@ def _seek(
         consumer.seek_to_end(*partitions)
     elif start.isdecimal():
         starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-        for each in partitions:
-            offset, place = max(int(start), starts[each]), f"{each.topic}-{each.partition}"
+        for partition in partitions:
+            offset, place = (
+                max(int(start), starts[partition]),
+                f"{partition.topic}-{partition.partition}",
+            )
             if offset > int(start):
                 output.remark(f"{place} begins at {offset}: earlier records are deleted")
-            if offset > ends[each]:
-                output.remark(f"{place} ends at {ends[each]}: it has no record {offset} yet")
-            consumer.seek(each, min(offset, ends[each]))
+            if offset > ends[partition]:
+                output.remark(f"{place} ends at {ends[partition]}: it has no record {offset} yet")
+            consumer.seek(partition, min(offset, ends[partition]))
         return int(start)
     else:
         raise UsageError(f"--from must be earliest, latest or an offset, not {start!r}")
@@ -579,7 +595,7 @@ def _seek(
 def _is_done(consumer: KafkaConsumer, ends: dict[TopicPartition, int] | None) -> bool:
     if ends is None:
         return False
-    return all(consumer.position(each) >= end for each, end in ends.items())
+    return all(consumer.position(partition) >= end for partition, end in ends.items())
 
 
 def _print(records: Sequence[ReceivedRecord], *, as_json: bool) -> None:
@@ -691,10 +707,15 @@ async def _read_reason(address: str) -> str:
         pool = cluster.open_pool()
         try:
             asked = up[:BOOKIES_ASKED_MAX]
-            answers = await asyncio.gather(*(_answers(pool, each.bookie_id) for each in asked))
+            answers = await asyncio.gather(
+                *(_answers(pool, registration.bookie_id) for registration in asked)
+            )
         finally:
             await pool.aclose()
-    return _reason_of(up, [each for each, answer in zip(asked, answers, strict=True) if not answer])
+    return _reason_of(
+        up,
+        [registration for registration, answer in zip(asked, answers, strict=True) if not answer],
+    )
 
 
 async def _answers(pool: BookiePool, bookie_id: BookieId) -> bool:
@@ -709,9 +730,9 @@ def _reason_of(up: Sequence[BookieRegistration], silent: Sequence[BookieRegistra
     if not up:
         return "no bookie is up: start bookies (quire bookie run --help)"
     if silent:
-        shown = names([each.bookie_id for each in silent])
+        shown = names([registration.bookie_id for registration in silent])
         return f"{len(silent)} of {len(up)} bookies do not answer ({shown}): see quire bookie list"
-    writable = sum(each.writable for each in up)
+    writable = sum(registration.writable for registration in up)
     if not writable:
         return f"none of {len(up)} bookies takes new entries: quire cluster health says why"
     return f"{writable} bookies take new entries: if a topic needs more, start more; {SEE_LOGS}"

@@ -205,7 +205,7 @@ def _login_hint(cluster: "LocalCluster") -> str:
 def kafka_lines(cluster: "LocalCluster") -> list[str]:
     """Return how clients of Kafka reach the brokers; if a login is needed, commands to try it."""
     addresses = ",".join(broker.address for broker in cluster.brokers)
-    logins = ",".join(filter(None, (_login_address(each) for each in cluster.brokers)))
+    logins = ",".join(filter(None, (_login_address(broker) for broker in cluster.brokers)))
     if not logins:
         return [f"bootstrap.servers={addresses}"]
     login = shlex.quote(cluster.properties_file)

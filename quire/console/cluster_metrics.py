@@ -61,7 +61,7 @@ class Shapes:
 
     def add(self, ledger: LedgerMetadata) -> None:
         """Count one ledger."""
-        shape = tuple(sorted({each.of_any_fragment for each in write_sets(ledger)}))
+        shape = tuple(sorted({write_set.of_any_fragment for write_set in write_sets(ledger)}))
         if shape not in self.ledgers and len(self.ledgers) >= SHAPES_MAX:
             self.left_out += 1
         elif shape:
@@ -157,7 +157,10 @@ class ClusterMetrics(Collector):
             bookies_by_state(health),
         )
         if health.ledgers is not None:
-            states = {str(each): health.ledgers.by_state[each] for each in LedgerState}
+            states = {
+                str(ledger_state): health.ledgers.by_state[ledger_state]
+                for ledger_state in LedgerState
+            }
             yield _labelled("ledgers", "Ledgers by state.", "state", states)
             yield _labelled(
                 "ledgers_by_copies",
@@ -243,9 +246,9 @@ async def read_cluster_metrics(cluster: Cluster, survey: Survey, now_s: float) -
 def bookies_by_state(health: Health) -> dict[str, int]:
     """Return the number of bookies in each state; removed ones do not count as down."""
     found = dict.fromkeys(STATES, 0)
-    for each in {*health.known, *health.up}:
-        lifecycle = health.states.get(each, UNCHANGED).state
-        found[state_of(health.up.get(each), lifecycle)] += 1
+    for bookie in {*health.known, *health.up}:
+        lifecycle = health.states.get(bookie, UNCHANGED).state
+        found[state_of(health.up.get(bookie), lifecycle)] += 1
     return found
 
 
@@ -267,13 +270,13 @@ def _of_repair(repair: RepairSummary) -> Iterator[Metric]:
     if status is None:
         return
     ledgers = dict.fromkeys(map(str, URGENCY_TEXTS), 0)
-    for each in status.totals:
-        ledgers[str(each.urgency)] = each.ledgers
+    for total in status.totals:
+        ledgers[str(total.urgency)] = total.ledgers
     classes = "; ".join(f"{urgency}: {text}" for urgency, text in URGENCY_TEXTS.items())
     yield _labelled(
         "repair_ledgers", f"Ledgers that need a repair, by class. {classes}.", "class", ledgers
     )
-    blocked = sum(each.ledgers for each in status.blocked)
+    blocked = sum(total.ledgers for total in status.blocked)
     yield _gauge("repair_blocked_ledgers", "Ledgers that cannot be repaired now.", blocked)
     yield _gauge("repair_lost_ledgers", "Ledgers with entries without a copy.", status.lost_ledgers)
     yield _gauge("repair_left_bytes", "Bytes that are to be copied.", status.bytes_left)

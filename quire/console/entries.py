@@ -63,7 +63,7 @@ class Shown:
 
 def form_of(name: str | None) -> Form:
     """Return the form that a query names; text for any other name."""
-    return next((each for each in Form if each == name), Form.TEXT)
+    return next((form for form in Form if form == name), Form.TEXT)
 
 
 def shown(payload: bytes, form: Form) -> Shown:
@@ -205,10 +205,10 @@ async def read_entries(
     metadata = ledger.metadata
     last = min(last, first + ENTRIES_MAX - 1)
     found: dict[int, EntryRow] = {}
-    for each in range(first, last + 1):
-        lost = range_of(metadata.lost, each)
+    for number in range(first, last + 1):
+        lost = range_of(metadata.lost, number)
         if lost is not None:
-            found[each] = EntryRow(each, None, lost.accepted_ms)
+            found[number] = EntryRow(number, None, lost.accepted_ms)
     problem, is_refused = "", False
     try:
         async with asyncio.timeout(READ_S), open_reader(cluster, ledger) as reader:

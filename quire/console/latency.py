@@ -112,7 +112,7 @@ def latency_strips(
         for run in _runs(strip.samples):
             places = [(across(at), top + _down(us)) for at, us in run]
             parts.append(_curve(places))
-        away = [each.at_ms for each in strip.samples if each.p99_us is None]
+        away = [sample.at_ms for sample in strip.samples if sample.p99_us is None]
         parts += [_crossed(min(across(at), WIDTH - BOX), top) for at in away]
     for mark in marks:
         at = across(mark.at_ms)
@@ -152,7 +152,7 @@ def _runs(samples: Sequence[Sample]) -> list[list[tuple[int, int]]]:
         if runs[-1] and at_ms - runs[-1][-1][0] > GAP_MS:
             runs.append([])
         runs[-1].append((at_ms, p99_us))
-    return [each for each in runs if each]
+    return [run for run in runs if run]
 
 
 def _curve(places: Sequence[tuple[float, float]]) -> Markup:
@@ -209,7 +209,7 @@ class AppendPings:
 
     async def _look(self, pool: BookiePool) -> None:
         bookies = list(islice(self._cluster.directory.bookies, BOOKIES_MAX))
-        answers = await asyncio.gather(*[_p99_us(pool, each) for each in bookies])
+        answers = await asyncio.gather(*[_p99_us(pool, bookie) for bookie in bookies])
         at_ms = self._wall_clock_ms()
         for bookie_id, p99_us in zip(bookies, answers, strict=True):
             self.ring.note(bookie_id, Sample(at_ms, p99_us))
@@ -267,22 +267,28 @@ def latency_view(
 ) -> LatencyView | None:
     """Return the view of a ledger; None if there is no sample of its bookies."""
     members = list(
-        dict.fromkeys(each for part in reversed(ledger.fragments) for each in part.ensemble)
+        dict.fromkeys(bookie for part in reversed(ledger.fragments) for bookie in part.ensemble)
     )
-    found = {each: samples for each in members if (samples := ring.of(each))}
+    found = {member: samples for member in members if (samples := ring.of(member))}
     if not found:
         return None
     shown = dict(list(found.items())[:BOOKIES_SHOWN_MAX])
     since_ms = min(samples[0].at_ms for samples in shown.values())
     until_ms = max(samples[-1].at_ms for samples in shown.values())
-    timed = [(number, each) for number, each in enumerate(events, 1) if each.time_ms is not None]
-    marks = [
-        Mark(number, each.time_ms, each.what)
-        for number, each in timed
-        if each.time_ms is not None and since_ms <= each.time_ms <= until_ms
+    timed = [
+        (number, happened)
+        for number, happened in enumerate(events, 1)
+        if happened.time_ms is not None
     ]
-    before = sum(each.time_ms is not None and each.time_ms < since_ms for _, each in timed)
-    strips = [Strip(str(each), samples) for each, samples in shown.items()]
+    marks = [
+        Mark(number, happened.time_ms, happened.what)
+        for number, happened in timed
+        if happened.time_ms is not None and since_ms <= happened.time_ms <= until_ms
+    ]
+    before = sum(
+        happened.time_ms is not None and happened.time_ms < since_ms for _, happened in timed
+    )
+    strips = [Strip(str(bookie), samples) for bookie, samples in shown.items()]
     return LatencyView(
         since_ms,
         until_ms,
@@ -297,19 +303,19 @@ def latency_view(
 def _rows(
     columns: Sequence[Sequence[Sample]], marks: Sequence[Mark], since_ms: int, until_ms: int
 ) -> tuple[LatencyRow, ...]:
-    count = min(TABLE_ROWS_MAX, max(len(each) for each in columns))
+    count = min(TABLE_ROWS_MAX, max(len(column) for column in columns))
     length_ms = (until_ms - since_ms) // count + 1
     rows = []
     for number in range(count):
         first, end = since_ms + number * length_ms, since_ms + (number + 1) * length_ms
         cells = [_cell([s for s in samples if first <= s.at_ms < end]) for samples in columns]
-        events = [each.number for each in marks if first <= each.at_ms < end]
+        events = [mark.number for mark in marks if first <= mark.at_ms < end]
         rows.append(LatencyRow(first, tuple(cells), tuple(events)))
     return tuple(rows)
 
 
 def _cell(samples: Sequence[Sample]) -> str:
-    known = [each.p99_us for each in samples if each.p99_us is not None]
+    known = [sample.p99_us for sample in samples if sample.p99_us is not None]
     if any(known):
         return f"{max(known) / 1_000:g} ms"
     if known:
@@ -338,8 +344,8 @@ def _changes(fragments: Sequence[Fragment]) -> list[Happened]:
 
 
 def _change(index: int, before: Fragment, after: Fragment) -> str:
-    left = [each for each in before.ensemble if each not in after.ensemble]
-    came = [each for each in after.ensemble if each not in before.ensemble]
+    left = [bookie for bookie in before.ensemble if bookie not in after.ensemble]
+    came = [bookie for bookie in after.ensemble if bookie not in before.ensemble]
     text = f"fragment {index} begins at entry {after.first_entry_id:,}"
     if left and came:
         return f"{text}: {', '.join(came)} in place of {', '.join(left)}"
@@ -361,10 +367,10 @@ def _end(ledger: LedgerMetadata) -> list[Happened]:
         first = ledger.given_up[0].first_entry_id
         found.append(Happened(f"an unclean recovery gave up the entries from {first:,} on"))
     lost = sorted(ledger.lost, key=lambda each: each.accepted_ms)[-LOST_SHOWN_MAX:]
-    for each in lost:
-        last = "on" if each.is_after_the_end else f"to {each.last_entry_id:,}"
-        text = f"the loss of the entries from {each.first_entry_id:,} {last} was accepted"
-        found.append(Happened(text, each.accepted_ms))
+    for lost_range in lost:
+        last = "on" if lost_range.is_after_the_end else f"to {lost_range.last_entry_id:,}"
+        text = f"the loss of the entries from {lost_range.first_entry_id:,} {last} was accepted"
+        found.append(Happened(text, lost_range.accepted_ms))
     return found
 
 

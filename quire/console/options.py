@@ -59,7 +59,7 @@ class ConsoleOptions(SecurityOptions):
     @property
     def names(self) -> tuple[str, ...]:
         """Names by which browsers reach the console, besides its address."""
-        return tuple(each.strip().lower() for each in self.host_names.split(",") if each.strip())
+        return tuple(part.strip().lower() for part in self.host_names.split(",") if part.strip())
 
     @property
     def changers(self) -> frozenset[str]:

@@ -175,9 +175,9 @@ def last_listed(ledger: LedgerMetadata, held: Mapping[BookieId, Held], confirmed
     if ledger.last_entry_id is not None:
         return ledger.last_entry_id
     fragment = ledger.last_fragment
-    lists = [held[each].ranges for each in fragment.ensemble if each in held]
+    lists = [held[bookie].ranges for bookie in fragment.ensemble if bookie in held]
     ends = [ranges[-1][1] for ranges in lists if ranges]
-    return max(confirmed, *(each for each in ends if each >= fragment.first_entry_id), NO_ENTRY)
+    return max(confirmed, *(end for end in ends if end >= fragment.first_entry_id), NO_ENTRY)
 
 
 def parts(
@@ -204,13 +204,13 @@ def _parts_of(
     cuts = _cuts(copies, held, confirmed)
     for begin, following in pairwise(cuts):
         assigned = holders_of_entry(ledger, begin)
-        answers = [(each, held.get(each, NOT_ASKED).why_not(begin)) for each in assigned]
+        answers = [(bookie, held.get(bookie, NOT_ASKED).why_not(begin)) for bookie in assigned]
         yield Part(
             first=begin,
             last=following - 1,
             fragment_index=index,
             assigned=assigned,
-            lacking=tuple((each, why) for each, why in answers if why is not None),
+            lacking=tuple((bookie, why) for bookie, why in answers if why is not None),
             ack_quorum=quorum.min_in_sync if quorum.is_in_sync else quorum.ack_quorum,
             is_confirmed=begin <= confirmed,
             is_lost=ledger.lost_range_of(begin) is not None,
@@ -228,7 +228,7 @@ def _cuts(copies: FragmentCopies, held: Mapping[BookieId, Held], confirmed: int)
         points.update(held.get(bookie_id, NOT_ASKED).edges(first, last))
     if is_striped(quorum):
         points.update(range(stripe_end(quorum, first) + 1, last + 1, quorum.stripe_entries))
-    return sorted(each for each in points if first <= each <= last + 1)
+    return sorted(point for point in points if first <= point <= last + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,12 +339,12 @@ def sentence(ranges: Sequence[ZoneRange], *, is_end_known: bool) -> str:
 
 def _copies_text(ranges: Sequence[ZoneRange]) -> str:
     groups: dict[tuple[int, int, str], list[ZoneRange]] = {}
-    for each in ranges:
-        if each.zone in NOT_SAFE:
-            is_certain = all(why is Why.MISSING for _, why in each.lacking)
+    for range_ in ranges:
+        if range_.zone in NOT_SAFE:
+            is_certain = all(why is Why.MISSING for _, why in range_.lacking)
             limit = "" if is_certain else " on the bookies that answered"
-            groups.setdefault((each.copies, each.wanted, limit), []).append(each)
-    full = sum(each.count for each in ranges if each.zone is Zone.FULL)
+            groups.setdefault((range_.copies, range_.wanted, limit), []).append(range_)
+    full = sum(range_.count for range_ in ranges if range_.zone is Zone.FULL)
     texts = [_group_text(*key, groups[key]) for key in sorted(groups)]
     if full:
         are = "is" if full == 1 else "are"
@@ -357,7 +357,9 @@ def _copies_text(ranges: Sequence[ZoneRange]) -> str:
 
 def reasons(ledger: LedgerMetadata, entries: ZoneRange, held: Mapping[BookieId, Held]) -> list[str]:
     """Return why copies are not known to exist, one text for each bookie."""
-    return [_reason(ledger, entries, each, why, held.get(each)) for each, why in entries.lacking]
+    return [
+        _reason(ledger, entries, bookie, why, held.get(bookie)) for bookie, why in entries.lacking
+    ]
 
 
 def _reason(
@@ -383,7 +385,7 @@ def _reason(
 
 
 def _group_text(copies: int, wanted: int, limit: str, group: Sequence[ZoneRange]) -> str:
-    count, number = sum(each.count for each in group), _joined_count(group)
+    count, number = sum(zone_range.count for zone_range in group), _joined_count(group)
     text = f"{number:,} entry range{'' if number == 1 else 's'} ({_entries(count)}) "
     text += "has" if number == 1 else "have"
     return f"{text} {copies} of {wanted} copies{limit}."
@@ -391,8 +393,8 @@ def _group_text(copies: int, wanted: int, limit: str, group: Sequence[ZoneRange]
 
 def _joined_count(group: Sequence[ZoneRange]) -> int:
     """Return the number of ranges, where those that touch are one."""
-    starts = {each.first for each in group}
-    return sum(each.last + 1 not in starts for each in group)
+    starts = {zone_range.first for zone_range in group}
+    return sum(zone_range.last + 1 not in starts for zone_range in group)
 
 
 def _entries(count: int) -> str:
@@ -502,9 +504,9 @@ def map_of(
     cells: dict[tuple[BookieId, int], Cell] = {}
     for index in window:
         fragment = ledger.fragments[index]
-        for each in (*fragment.ensemble, *fragment.incoming):
-            is_up, is_incoming = held.get(each, NOT_ASKED).is_up, each in fragment.incoming
-            cells[each, index] = Cell(each, index, is_up=is_up, is_incoming=is_incoming)
+        for bookie in (*fragment.ensemble, *fragment.incoming):
+            is_up, is_incoming = held.get(bookie, NOT_ASKED).is_up, bookie in fragment.incoming
+            cells[bookie, index] = Cell(bookie, index, is_up=is_up, is_incoming=is_incoming)
     for part in found:
         if part.fragment_index in window and part.is_confirmed and not part.is_lost:
             _count(cells, part)
@@ -620,7 +622,7 @@ def safety_view(
         strip=strip,
         last=compared.last,
         compared_to=compared_to,
-        rows=[_row(ledger, held, each) for each in by_need[:ROWS_MAX]],
+        rows=[_row(ledger, held, zone_range) for zone_range in by_need[:ROWS_MAX]],
         rows_left_out=max(0, len(zones) - ROWS_MAX),
         strip_key=[(swatch(name), str(zone)) for zone, name in ZONE_PATTERNS.items()],
         map=cells,
@@ -652,7 +654,7 @@ def grid_view(
         column=column,
         bookies=fragment.ensemble,
         drawn=draw_entry_grid(fragment.ensemble, found, text),
-        rows=[(part, [copy_of(part, each) for each in fragment.ensemble]) for part in found],
+        rows=[(part, [copy_of(part, bookie) for bookie in fragment.ensemble]) for part in found],
         key=key,
         earlier=max(column.first, first - ENTRIES_MAX) if first > column.first else None,
         later=last + 1 if last < column.last else None,
@@ -712,7 +714,7 @@ def safety_strip(ranges: Sequence[ZoneRange], last: int, confirmed: int, text: s
     """
     shown = sorted(ranges, key=lambda each: _ZONE_ORDER.index(each.zone))[-DRAWN_MAX:]
     scale = STRIP_WIDTH / (last + 1)
-    shapes = Markup("").join(_shape(each, scale) for each in shown)
+    shapes = Markup("").join(_shape(zone_range, scale) for zone_range in shown)
     end = (confirmed + 1) * scale
     mark = Markup("")
     if 0 <= confirmed < last:

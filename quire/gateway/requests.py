@@ -154,7 +154,7 @@ class MetadataRequests:
         names = await self._names(needed)
         for _ in range(READS_MAX):
             values = await asyncio.gather(
-                *(find(self._store, each, fresh=False) for each in needed.values)
+                *(find(self._store, value, fresh=False) for value in needed.values)
             )
             again = names if all(names) else await self._names(needed)
             if again == names:
@@ -177,14 +177,14 @@ class MetadataRequests:
     def _check_room(self, session: ClientSession, operations: Sequence[Operation]) -> None:
         """Bound the ephemeral nodes of a session, and the values that each may have."""
         count = len(session.ephemerals)
-        for each in operations:
-            count += isinstance(each, Create) and each.ephemeral
+        for operation in operations:
+            count += isinstance(operation, Create) and operation.ephemeral
             if count > max(len(session.ephemerals), self._limits.ephemerals_max):
                 why = f"a session has at most {self._limits.ephemerals_max} ephemeral nodes"
-                raise GatewayRefusedError(each.path, self._name, why)
-            if session.ephemerals.uncertain(each.path) >= VALUES_MAX:
+                raise GatewayRefusedError(operation.path, self._name, why)
+            if session.ephemerals.uncertain(operation.path) >= VALUES_MAX:
                 why = f"the outcomes of {VALUES_MAX} writes to it are unknown: begin a new session"
-                raise GatewayRefusedError(each.path, self._name, why)
+                raise GatewayRefusedError(operation.path, self._name, why)
 
 
 def deleted_paths(request: MetadataRequest) -> list[str]:
@@ -192,9 +192,9 @@ def deleted_paths(request: MetadataRequest) -> list[str]:
     if not isinstance(request, Multi):
         return []
     return [
-        each.path
-        for each in request.operations
-        if isinstance(each, Delete) and _is_whole(each.path)
+        operation.path
+        for operation in request.operations
+        if isinstance(operation, Delete) and _is_whole(operation.path)
     ]
 
 

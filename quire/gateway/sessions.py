@@ -106,17 +106,17 @@ class OwnNodes:
     def begin(self, operations: Sequence[Operation]) -> Sent:
         """Note writes that are sent now; return what their outcome is noted with."""
         sent: list[tuple[int, Create | CompareAndSet | Delete]] = []
-        for each in operations:
-            is_new = isinstance(each, Create) and each.ephemeral
-            if isinstance(each, Check) or not (is_new or each.path in self._nodes):
+        for operation in operations:
+            is_new = isinstance(operation, Create) and operation.ephemeral
+            if isinstance(operation, Check) or not (is_new or operation.path in self._nodes):
                 continue
             self._last += 1
-            sent.append((self._last, each))
-            node = self._nodes.setdefault(each.path, _Node())
-            if isinstance(each, Delete):
+            sent.append((self._last, operation))
+            node = self._nodes.setdefault(operation.path, _Node())
+            if isinstance(operation, Delete):
                 node.deletes[self._last] = None
             else:
-                node.values[self._last] = each.value
+                node.values[self._last] = operation.value
         return sent
 
     def note_failed(self, sent: Sent) -> None:

@@ -131,14 +131,14 @@ def parse_client_file(text: str, directory: Path) -> ClientFile:
     zookeeper = _zookeeper(tables["zookeeper"], files) if "zookeeper" in tables else NO_ACCESS
     sasl = None
     if "sasl" in tables:
-        sasl = sasl_access(*(_text(tables["sasl"], each) for each in TABLES["sasl"]))
+        sasl = sasl_access(*(_text(tables["sasl"], table) for table in TABLES["sasl"]))
     may_show = bool(admin.get("allow_plaintext"))
     return ClientFile(files, _text(admin, "token_file"), may_show, sasl, zookeeper)
 
 
 def _files(table: Mapping[str, str | bool]) -> TlsFiles:
     names = ("certificate", "key", "authorities")
-    return TlsFiles(*(_text(table, each) for each in names))
+    return TlsFiles(*(_text(table, name) for name in names))
 
 
 def _zookeeper(table: Mapping[str, str | bool], shared: TlsFiles | None) -> ZooKeeperAccess:

@@ -125,7 +125,7 @@ def principal_of(certificate: Mapping[str, Any] | None, rules: Sequence[MappingR
     subject = subject_text(certificate)
     if len(subject) > SUBJECT_CHARACTERS_MAX:
         return ANONYMOUS
-    names = (each.apply(subject) for each in rules)
+    names = (rule.apply(subject) for rule in rules)
     name = next((each for each in names if each is not None), "")
     return Principal(name) if name else ANONYMOUS
 

@@ -75,7 +75,7 @@ class BookieGroup:
 
     async def run(self, stopping: asyncio.Event) -> bool:
         """Run the bookies; return whether all of them ended in order."""
-        tasks = [asyncio.ensure_future(self._keep(each, stopping)) for each in self._bookies]
+        tasks = [asyncio.ensure_future(self._keep(bookie, stopping)) for bookie in self._bookies]
         try:
             return all(await asyncio.gather(*tasks))
         finally:

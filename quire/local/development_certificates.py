@@ -92,7 +92,7 @@ class DevelopmentAuthority:
             )
         )
         if hosts:
-            names = x509.SubjectAlternativeName([_alternative(each) for each in hosts])
+            names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
         _write(files, builder.sign(self._key, hashes.SHA256()), key)
         return files

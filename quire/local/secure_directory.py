@@ -147,7 +147,7 @@ class SecureDirectory:
         for owner in (*SERVER_ROLES, *clients, MONITOR_NAME):
             directory = self.path / owner
             directory.mkdir(mode=0o700, exist_ok=True)
-            for name in (*shared, *(f"{owner}{each}" for each in OWN_SUFFIXES)):
+            for name in (*shared, *(f"{owner}{suffix}" for suffix in OWN_SUFFIXES)):
                 if (self.path / name).exists():
                     _copy(self.path / name, directory / name)
             made.append(str(directory))

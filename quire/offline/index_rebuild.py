@@ -425,7 +425,7 @@ def swap_index(data_dir: Path, *, discards_old: bool) -> Path | None:
 
 def _next_number(index: Path) -> int:
     digits = [path.name.removeprefix(OLD_PREFIX) for path in index.glob(f"{OLD_PREFIX}*")]
-    return 1 + max((int(each) for each in digits if each.isdecimal()), default=0)
+    return 1 + max((int(digit) for digit in digits if digit.isdecimal()), default=0)
 
 
 def _sync_directory(path: Path) -> None:

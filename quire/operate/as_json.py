@@ -115,11 +115,11 @@ def lost_as_json(lost: Sequence[LostRange]) -> list[dict[str, Json]]:
     """
     return [
         {
-            "first": each.first_entry_id,
-            "last": None if each.is_after_the_end else each.last_entry_id,
-            "accepted_ms": each.accepted_ms,
+            "first": lost_range.first_entry_id,
+            "last": None if lost_range.is_after_the_end else lost_range.last_entry_id,
+            "accepted_ms": lost_range.accepted_ms,
         }
-        for each in lost
+        for lost_range in lost
     ]
 
 

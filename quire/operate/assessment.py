@@ -66,7 +66,7 @@ def bookie_findings(
     where, shown = f"bookie {bookie.bookie_id}", f"quire bookie info {bookie.bookie_id}"
     shows_loss = state in (Lifecycle.LIMBO, Lifecycle.DRAINED)
     said = (Reason.DRAINING, Reason.DRAINED, *(LOSSES if shows_loss else ()))
-    reasons = [each for each in reasons_of(bookie.features) if each not in said]
+    reasons = [reason for reason in reasons_of(bookie.features) if reason not in said]
     findings = [
         Finding(
             where,
@@ -75,7 +75,9 @@ def bookie_findings(
         )
         for reason in reasons
     ]
-    is_explained = state in EMPTIED_STATES or any(each not in BLOCKS_NO_ADDS for each in reasons)
+    is_explained = state in EMPTIED_STATES or any(
+        reason not in BLOCKS_NO_ADDS for reason in reasons
+    )
     if not bookie.writable and not is_explained:
         findings.append(Finding(where, "takes no new entries", f"{shown} shows why"))
     return findings
@@ -185,7 +187,7 @@ def health_sentence(problem_count: int, certain_copies: Mapping[int, int] | None
 
 def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[LedgerFinding]:
     """List the problems of one ledger while these bookies are up."""
-    missing = [each for each in bookies_with_entries(ledger) if each not in up]
+    missing = [bookie for bookie in bookies_with_entries(ledger) if bookie not in up]
     if not missing:
         return _short_findings(ledger)
     names = ", ".join(missing)
@@ -223,10 +225,10 @@ def _short_findings(ledger: LedgerMetadata) -> list[LedgerFinding]:
     """List where an in-sync ledger continued, or was recovered, with fewer members (rule 11.5); a
     fragment without entries lacks no copies.
     """
-    short = [each for each in copies_of(ledger) if each.lacking_members]
+    short = [copy for copy in copies_of(ledger) if copy.lacking_members]
     if not short:
         return []
-    least = min(len(each.ensemble) for each in short)
+    least = min(len(copies.ensemble) for copies in short)
     cause = f"entries lack copies: {least} of {short[0].wanted} exist"
     what = f"{cause} from entry {short[0].first_entry_id} on"
     advice = (
@@ -237,7 +239,7 @@ def _short_findings(ledger: LedgerMetadata) -> list[LedgerFinding]:
 
 def cluster_host_warnings(up: Mapping[BookieId, BookieRegistration]) -> list[Finding]:
     """Warn if there are several bookies and all of them are on one host."""
-    hosts = dict.fromkeys(each.place for each in up.values())
+    hosts = dict.fromkeys(registration.place for registration in up.values())
     if len(hosts) != 1 or len(up) == 1:
         return []
     (place,) = hosts
@@ -252,15 +254,15 @@ def ledger_host_warnings(
     """Warn if two copies of an entry are on one host although the bookies that are up are on
     enough hosts for all copies (rule 3.3).
     """
-    for each in write_sets(ledger):
-        pair = _on_one_host([up[bookie_id] for bookie_id in each.bookies if bookie_id in up])
+    for write_set in write_sets(ledger):
+        pair = _on_one_host([up[bookie_id] for bookie_id in write_set.bookies if bookie_id in up])
         if pair is not None:
             host_count = len(dict.fromkeys(bookie.place for bookie in up.values()))
-            if host_count < len(each.bookies):
+            if host_count < len(write_set.bookies):
                 return []
             one, other = pair
             what = (
-                f"entries from {each.first_entry_id} on have copies on {one.bookie_id} and"
+                f"entries from {write_set.first_entry_id} on have copies on {one.bookie_id} and"
                 f" {other.bookie_id}, both on host {one.place.host}; {host_count} hosts are up"
             )
             cause = f"entries have two copies on host {one.place.host}; {host_count} hosts are up"
@@ -273,10 +275,10 @@ def _on_one_host(
     bookies: Iterable[BookieRegistration],
 ) -> tuple[BookieRegistration, BookieRegistration] | None:
     seen: dict[object, BookieRegistration] = {}
-    for each in bookies:
-        first = seen.setdefault(each.place, each)
-        if first is not each:
-            return first, each
+    for bookie in bookies:
+        first = seen.setdefault(bookie.place, bookie)
+        if first is not bookie:
+            return first, bookie
     return None
 
 
@@ -284,7 +286,7 @@ def record_findings(ledger: LedgerMetadata, formatted: Collection[BookieId]) -> 
     """List contradictions between one ledger's record and the rest of the metadata."""
     where = f"ledger {ledger.ledger_id}"
     findings = []
-    named = dict.fromkeys(bookie for each in ledger.fragments for bookie in each.ensemble)
+    named = dict.fromkeys(bookie for fragment in ledger.fragments for bookie in fragment.ensemble)
     unknown = [bookie for bookie in named if bookie not in formatted]
     if unknown:
         text = f"names bookies that have no cookie: {', '.join(unknown)}"

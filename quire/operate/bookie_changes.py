@@ -86,7 +86,7 @@ class DrainForecast:
     @property
     def is_clear(self) -> bool:
         """Whether nothing blocks it."""
-        is_blocked = bool(self.plan.blocked) or any(each.passes_mark for each in self.plan.loads())
+        is_blocked = bool(self.plan.blocked) or any(load.passes_mark for load in self.plan.loads())
         return not is_blocked and not self.unreadable
 
 
@@ -96,7 +96,7 @@ async def records_of(cluster: Cluster, wanted: Sequence[str]) -> dict[BookieId, 
     """
     states = LifecycleStore(cluster.store, cluster.rng)
     known = [await _known(cluster, states, each) for each in dict.fromkeys(wanted)]
-    return {each: await states.get(each) for each in known}
+    return {bookie: await states.get(bookie) for bookie in known}
 
 
 def require_allowed(cluster: Cluster, before: Records, to: Lifecycle, reason: str) -> None:
@@ -110,7 +110,7 @@ def require_allowed(cluster: Cluster, before: Records, to: Lifecycle, reason: st
 async def change_all(cluster: Cluster, before: Records, to: Lifecycle, reason: str) -> Records:
     """Change bookies, after `require_allowed`; return their new states."""
     now_ms, states = wall_clock_ms(), LifecycleStore(cluster.store, cluster.rng)
-    return {each: await states.change(each, to, reason, now_ms) for each in before}
+    return {bookie: await states.change(bookie, to, reason, now_ms) for bookie in before}
 
 
 async def remove_all(
@@ -126,11 +126,11 @@ async def remove_all(
     for bookie_id, record in before.items():
         if not may_be_removed(record.state):
             changed(bookie_id, record, Lifecycle.REMOVED, reason, 0)
-    if all(each.state is Lifecycle.REMOVED for each in before.values()):
+    if all(lifecycle.state is Lifecycle.REMOVED for lifecycle in before.values()):
         return before
     if await is_unaccepted(cluster.store):
         raise RestoreUnacceptedError(cluster.store.address)
-    lost = {each: record for each, record in before.items() if record.state is Lifecycle.LOST}
+    lost = {bookie: record for bookie, record in before.items() if record.state is Lifecycle.LOST}
     await _require_away(cluster, lost)
     try:
         await change_all(cluster, lost, Lifecycle.DRAINED, REMOVAL)
@@ -138,9 +138,9 @@ async def remove_all(
         await _require_away(cluster, lost)
     except BaseException:  # also when the command is interrupted
         states = LifecycleStore(cluster.store, cluster.rng)
-        for each, record in lost.items():
-            if (await states.get(each)).state is Lifecycle.DRAINED:
-                await states.change(each, Lifecycle.LOST, record.reason, record.since_ms)
+        for bookie, record in lost.items():
+            if (await states.get(bookie)).state is Lifecycle.DRAINED:
+                await states.change(bookie, Lifecycle.LOST, record.reason, record.since_ms)
         raise
     return await change_all(cluster, before, Lifecycle.REMOVED, reason)
 
@@ -152,7 +152,7 @@ async def naming_of(
     `ledgers` must not have begun.
     """
     await cluster.store.children(LEDGERS, agreed=True)
-    found = {each: Naming() for each in bookies}
+    found = {bookie: Naming() for bookie in bookies}
     async for ledger_id, ledger in ledgers:
         for bookie_id, naming in found.items():
             if isinstance(ledger, MetadataFormatError):
@@ -243,7 +243,7 @@ async def _estimate_s(cluster: Cluster, size_bytes: int) -> float | None:
     """Return the time for copies at the current limits; None if there is no limit."""
     settings = await RepairSettingsStore(cluster.store, cluster.rng).get()
     ceilings = (settings.bytes_per_s, settings.bookie_bytes_per_s, settings.source_bytes_per_s)
-    rates = [each for each in ceilings if each]
+    rates = [ceiling for ceiling in ceilings if ceiling]
     return size_bytes / min(rates) if rates else None
 
 

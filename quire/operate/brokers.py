@@ -118,7 +118,7 @@ class BrokerAccess:
     @property
     def bootstrap(self) -> list[str]:
         """Return the addresses for `bootstrap.servers` of Kafka's clients."""
-        return [f"{each.host}:{each.port}" for each in self.addresses]
+        return [f"{address.host}:{address.port}" for address in self.addresses]
 
 
 @asynccontextmanager

@@ -30,11 +30,11 @@ def drain_targets(
 ) -> tuple[BookieId, ...]:
     """Return the bookies to which copies may move: writable, active, and not drained as well."""
     return tuple(
-        each
-        for each, registration in up.items()
-        if each not in drained
+        bookie
+        for bookie, registration in up.items()
+        if bookie not in drained
         and registration.writable
-        and (each not in states or states[each].state.may_store)
+        and (bookie not in states or states[bookie].state.may_store)
     )
 
 
@@ -69,13 +69,13 @@ class DrainPlan:
 
     def add(self, ledger: LedgerMetadata) -> None:
         """Count a ledger, if it names one of the bookies."""
-        named = [each for each in self.bookies if ledger.names(each)]
+        named = [bookie for bookie in self.bookies if ledger.names(bookie)]
         if not named:
             return
         self.ledgers += 1
         self.open_ledgers += ledger.state is not LedgerState.CLOSED
-        members = frozenset(b for each in ledger.fragments for b in each.ensemble)
-        size_bytes = sum(bytes_on(ledger, each) for each in named)
+        members = frozenset(b for fragment in ledger.fragments for b in fragment.ensemble)
+        size_bytes = sum(bytes_on(ledger, bookie) for bookie in named)
         self.size_bytes += size_bytes
         self._moves[members] += size_bytes
         why = self._blocked_by(ledger)
@@ -87,10 +87,10 @@ class DrainPlan:
         received = Counter[BookieId]()
         for members, size_bytes in self._moves.items():
             possible = [b for b in self.targets if b not in members] or list(self.targets)
-            weights = {each: self.up[each].weight or WEIGHT_MIN for each in possible}
-            for each, weight in weights.items():
-                received[each] += round(size_bytes * weight / sum(weights.values()))
-        return [self._load(each, received[each]) for each in self.targets]
+            weights = {bookie: self.up[bookie].weight or WEIGHT_MIN for bookie in possible}
+            for bookie, weight in weights.items():
+                received[bookie] += round(size_bytes * weight / sum(weights.values()))
+        return [self._load(target, received[target]) for target in self.targets]
 
     def _load(self, bookie_id: BookieId, size_bytes: int) -> TargetLoad:
         disk = self.up[bookie_id]
@@ -101,19 +101,19 @@ class DrainPlan:
 
     def _blocked_by(self, ledger: LedgerMetadata) -> str | None:
         drained = set(self.bookies)
-        if any(not drained.isdisjoint(each.ensemble) for each in ledger.given_up):
+        if any(not drained.isdisjoint(fragment.ensemble) for fragment in ledger.given_up):
             return GIVEN_UP
-        reasons = (self._blocked_in(each, drained) for each in copies_of(ledger))
-        return next((each for each in reasons if each is not None), None)
+        reasons = (self._blocked_in(copy, drained) for copy in copies_of(ledger))
+        return next((reason for reason in reasons if reason is not None), None)
 
     def _blocked_in(self, fragment: FragmentCopies, drained: set[BookieId]) -> str | None:
-        leaving = sum(each in drained for each in fragment.ensemble)
+        leaving = sum(bookie in drained for bookie in fragment.ensemble)
         if not leaving:
             return None
-        if sum(each not in fragment.ensemble for each in self.targets) < leaving:
+        if sum(target not in fragment.ensemble for target in self.targets) < leaving:
             needed = len(fragment.ensemble)
             return f"needs {needed} other writable bookies, has {len(self.targets)}"
         sets = fragment.holders.write_sets(fragment.quorum)
         moved = (each for each in sets if not drained.isdisjoint(each))
-        has_sources = all(any(each in self.up for each in members) for members in moved)
+        has_sources = all(any(member in self.up for member in members) for members in moved)
         return None if has_sources else NO_SOURCE

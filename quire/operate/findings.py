@@ -101,15 +101,15 @@ class LedgerGroups:
 
     def add(self, found: Iterable[LedgerFinding]) -> None:
         """Add the problems of a ledger to their groups."""
-        for each in found:
-            if each.cause:
-                group = self._groups.setdefault((each.cause, each.advice), _Group(each))
-                group.ledgers.add(each.ledger_id)
-                group.down |= dict.fromkeys(each.down)
+        for finding in found:
+            if finding.cause:
+                group = self._groups.setdefault((finding.cause, finding.advice), _Group(finding))
+                group.ledgers.add(finding.ledger_id)
+                group.down |= dict.fromkeys(finding.down)
 
     def findings(self) -> list[Finding]:
         """Return one finding for each group."""
-        return [each.finding for each in self._groups.values()]
+        return [group.finding for group in self._groups.values()]
 
 
 def by_advice(findings: Sequence[Finding]) -> list[Finding]:
@@ -117,12 +117,12 @@ def by_advice(findings: Sequence[Finding]) -> list[Finding]:
     to the one above.
     """
     groups: dict[str, list[Finding]] = {}
-    for each in findings:
-        groups.setdefault(each.advice, []).append(each)
+    for finding in findings:
+        groups.setdefault(finding.advice, []).append(finding)
     return [
-        replace(each, advice=AS_ABOVE) if position and each.advice else each
+        replace(finding, advice=AS_ABOVE) if position and finding.advice else finding
         for group in groups.values()
-        for position, each in enumerate(group)
+        for position, finding in enumerate(group)
     ]
 
 

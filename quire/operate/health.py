@@ -99,9 +99,9 @@ async def check_health(
     up = dict(cluster.directory.bookies)
     warnings = [*cluster_host_warnings(up), *planned_warnings(states)]
     health = Health(known, up, states, answer_ms, [], warnings, None, [] if by_ledger else None)
-    for each in up.values():
-        state = states.get(each.bookie_id, UNCHANGED).state
-        health.findings.extend(bookie_findings(each, state))
+    for registration in up.values():
+        state = states.get(registration.bookie_id, UNCHANGED).state
+        health.findings.extend(bookie_findings(registration, state))
     if ledgers is not None:
         health.ledgers = await _check_ledgers(cluster, ledgers, health)
         up = dict(cluster.directory.bookies)  # those of now, since it may have taken long
@@ -126,7 +126,7 @@ async def _check_ledgers(cluster: Cluster, ledgers: EachLedger, health: Health) 
         groups.add(found)
         if health.by_ledger is not None:
             kind = "finding" if groups is findings else "warning"
-            health.by_ledger += [(kind, each) for each in found]
+            health.by_ledger += [(kind, finding) for finding in found]
 
     async for ledger_id, ledger in ledgers:
         if isinstance(ledger, MetadataFormatError):
@@ -136,7 +136,7 @@ async def _check_ledgers(cluster: Cluster, ledgers: EachLedger, health: Health) 
         counts.by_state[ledger.state] += 1
         for bookie_id in bookies_with_entries(ledger):
             counts.holding[bookie_id].add(ledger_id)
-        in_limbo = [each for each, registration in up.items() if registration.is_in_limbo]
+        in_limbo = [bookie for bookie, registration in up.items() if registration.is_in_limbo]
         copies = fewest_copies(ledger, up, in_limbo)
         if copies is not None:
             counts.certain_copies[copies.certain] += 1
@@ -151,18 +151,20 @@ def health_as_json(address: str, health: Health) -> dict[str, Json]:
     """Return the figures of a check, without its findings."""
     states, ledgers = health.states, health.ledgers
     removed = [e for e in health.known if states.get(e, UNCHANGED).state is Lifecycle.REMOVED]
-    lifecycles = Counter(str(each.state) for each in states.values())
+    lifecycles = Counter(str(state.state) for state in states.values())
     return {
         "state": health.sentence,
         "metadata": address,
         "metadata_answer_ms": round(health.answer_ms, 2),
         "bookies_known": len(health.known) - len(removed),
         "bookies_up": len(health.up),
-        "bookies_writable": sum(each.writable for each in health.up.values()),
+        "bookies_writable": sum(registration.writable for registration in health.up.values()),
         "bookies_not_active": {
-            str(each): lifecycles[each] for each in Lifecycle if each is not Lifecycle.ACTIVE
+            str(lifecycle): lifecycles[lifecycle]
+            for lifecycle in Lifecycle
+            if lifecycle is not Lifecycle.ACTIVE
         },
-        "hosts_up": len(dict.fromkeys(each.place for each in health.up.values())),
+        "hosts_up": len(dict.fromkeys(registration.place for registration in health.up.values())),
         "ledgers": {} if ledgers is None else {str(s): ledgers.by_state[s] for s in LedgerState},
         "finding_count": len(health.findings),
         "warning_count": len(health.warnings),

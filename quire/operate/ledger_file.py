@@ -229,7 +229,7 @@ def _check_encryption(found: EncryptionHeader | None) -> None:
     except (TypeError, KeyError) as error:
         raise DamagedFileError("the header's encryption lacks a field") from error
     if not (
-        all(isinstance(each, str) for each in texts)
-        and all(isinstance(each, bytes) for each in tokens)
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(token, bytes) for token in tokens)
     ):
         raise DamagedFileError("the fields of the header's encryption have the wrong types")

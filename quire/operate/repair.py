@@ -130,12 +130,12 @@ class RepairSummary:
         """
         known: dict[BookieId, int] = {}
         if self.status is not None and self.status.auditor_id == self.auditor_id:
-            known = {each.bookie_id: each.since_ms for each in self.status.away}
+            known = {bookie.bookie_id: bookie.since_ms for bookie in self.status.away}
         delay_ms = 1000 * self.settings.lost_after_s
         return {
-            each: max(0, known[each] + delay_ms - self.now_ms) if each in known else None
-            for each in self.not_up
-            if self._state_of(each) is Lifecycle.ACTIVE
+            bookie: max(0, known[bookie] + delay_ms - self.now_ms) if bookie in known else None
+            for bookie in self.not_up
+            if self._state_of(bookie) is Lifecycle.ACTIVE
         }
 
     def as_json(self) -> dict[str, Json]:
@@ -152,7 +152,7 @@ class RepairSummary:
         }
         if status is not None:
             row |= self._figures(status)
-        row["claims"] = [claim_as_json(each, self.now_ms) for each in self.claims]
+        row["claims"] = [claim_as_json(claim, self.now_ms) for claim in self.claims]
         row["away"] = [
             {
                 "id": bookie_id,
@@ -177,11 +177,11 @@ class RepairSummary:
 
     def _figures(self, status: RepairStatus) -> dict[str, Json]:
         """Return what the auditor counted, with the copies under way."""
-        totals = [each for each in status.totals if each.urgency != RepairClass.LOST]
+        totals = [total for total in status.totals if total.urgency != RepairClass.LOST]
         return {
             "audited_ms": status.audited_ms,
             "written_ms": status.written_ms,
-            "ledgers_left": sum(each.ledgers for each in totals),
+            "ledgers_left": sum(total.ledgers for total in totals),
             "ledgers_blocked": _blocked_count(status),
             "bytes_left": status.bytes_left,
             "copied_bytes": self._copied_bytes,
@@ -190,29 +190,29 @@ class RepairSummary:
             "lost_ledgers": status.lost_ledgers,
             "classes": [
                 {
-                    "class": each.urgency,
-                    "what": urgency_text(each.urgency),
-                    "ledgers": each.ledgers,
-                    "bytes": each.size_bytes,
+                    "class": total.urgency,
+                    "what": urgency_text(total.urgency),
+                    "ledgers": total.ledgers,
+                    "bytes": total.size_bytes,
                 }
-                for each in status.totals
+                for total in status.totals
             ],
             "blocked": [
-                {"reason": each.reason, "ledgers": each.ledgers} for each in status.blocked
+                {"reason": total.reason, "ledgers": total.ledgers} for total in status.blocked
             ],
         }
 
     @property
     def _copied_bytes(self) -> int:
         """Bytes that the workers have copied of the ledgers that they repair now."""
-        return sum(min(each.copied_bytes, each.total_bytes) for each in self.claims)
+        return sum(min(claim.copied_bytes, claim.total_bytes) for claim in self.claims)
 
     @property
     def _claims_bytes_per_s(self) -> int:
         """Bytes per second of the ledgers that are repaired now, each since its claim. The auditor
         counts the bytes of a ledger only once it is done.
         """
-        ages_s = [max(1.0, (self.now_ms - each.since_ms) / 1000) for each in self.claims]
+        ages_s = [max(1.0, (self.now_ms - claim.since_ms) / 1000) for claim in self.claims]
         rates = zip(self.claims, ages_s, strict=True)
         return round(sum(min(c.copied_bytes, c.total_bytes) / age_s for c, age_s in rates))
 
@@ -227,9 +227,9 @@ class RepairSummary:
         return self.lifecycles.get(bookie_id, UNCHANGED).state
 
     def _left_text(self, status: RepairStatus) -> str:
-        found = sum(each.ledgers for each in status.totals if each.urgency != RepairClass.LOST)
+        found = sum(total.ledgers for total in status.totals if total.urgency != RepairClass.LOST)
         # Ledgers that only an open fragment or an operator's request concerns have jobs alone.
-        jobs = sum(each.urgency != RepairClass.LOST for each in self.published)
+        jobs = sum(job_name.urgency != RepairClass.LOST for job_name in self.published)
         ledgers, blocked = max(found, jobs), _blocked_count(status)
         if not ledgers:
             waits = self.away or self._damaged_without_job() or self._changed_since(status)
@@ -254,8 +254,8 @@ class RepairSummary:
     def _changed_since(self, status: RepairStatus) -> list[BookieId]:
         """Return the bookies whose copies must be made again, or moved, since after a summary."""
         return [
-            each
-            for each, record in self.lifecycles.items()
+            bookie
+            for bookie, record in self.lifecycles.items()
             if record.state in UNCOUNTED and record.since_ms > status.written_ms
         ]
 
@@ -264,19 +264,23 @@ class RepairSummary:
         if not changed:
             return ""
         states = ", ".join(
-            f"{each} is {self._state_of(each)}" for each in changed[:NAMES_SHOWN_MAX]
+            f"{bookie} is {self._state_of(bookie)}" for bookie in changed[:NAMES_SHOWN_MAX]
         )
         return f"{states}, which the auditor has not counted yet"
 
     def _damaged_without_job(self) -> Mapping[LedgerId, int]:
         """Return the ledgers with damaged entries that have no job, and the number of entries."""
-        have_jobs = {each.ledger_id for each in self.published}
+        have_jobs = {job_name.ledger_id for job_name in self.published}
         found = Counter[LedgerId]()
         for bookie_id, record in self.scrubs.items():
             if self._state_of(bookie_id) not in (Lifecycle.LOST, Lifecycle.REMOVED):
-                for each in record.bad:
-                    found[each.ledger_id] += each.last_entry_id - each.first_entry_id + 1
-        return {each: found[each] for each in sorted(found) if each not in have_jobs}
+                for bad_range in record.bad:
+                    found[bad_range.ledger_id] += (
+                        bad_range.last_entry_id - bad_range.first_entry_id + 1
+                    )
+        return {
+            ledger_id: found[ledger_id] for ledger_id in sorted(found) if ledger_id not in have_jobs
+        }
 
     def _damage_text(self) -> str:
         found = self._damaged_without_job()
@@ -333,7 +337,7 @@ def urgency_text(urgency: int) -> str:
 
 
 def _blocked_count(status: RepairStatus) -> int:
-    return sum(each.ledgers for each in status.blocked)
+    return sum(total.ledgers for total in status.blocked)
 
 
 def _blocked_text(status: RepairStatus) -> str:
@@ -342,7 +346,7 @@ def _blocked_text(status: RepairStatus) -> str:
         return ""
     at_least = "at least " if len(status.blocked) >= BLOCKED_REASONS_MAX else ""
     reasons = sorted(status.blocked, key=lambda each: -each.ledgers)[:REASONS_SHOWN_MAX]
-    why = "; ".join(f"{each.reason} ({_count(each.ledgers)})" for each in reasons)
+    why = "; ".join(f"{reason.reason} ({_count(reason.ledgers)})" for reason in reasons)
     return f", {at_least}{_blocked_count(status)} blocked: {why}"
 
 
@@ -368,7 +372,7 @@ async def read_summary(cluster: Cluster) -> RepairSummary:
         workers=await store.children(REPAIR_WORKERS, fresh=True),
         published=await JobStore(store, rng).published(),
         claims=await ClaimStore(store, rng).get_all(),
-        not_up=[each for each in known if each not in cluster.directory.bookies],
+        not_up=[bookie for bookie in known if bookie not in cluster.directory.bookies],
         lifecycles=await LifecycleStore(store, rng).get_all(),
         scrubs=await ScrubStore(store, rng).get_all(),
     )
@@ -386,7 +390,7 @@ def scrubs_as_json(
             "began_ms": record.began_ms or None,
             "ended_ms": record.ended_ms or None,
             "bad_entries": record.bad_entries,
-            "bad_ranges": [list(each) for each in record.bad],
+            "bad_ranges": [list(bad_range) for bad_range in record.bad],
         }
         for bookie_id, record in sorted(records.items())
     ]
@@ -444,10 +448,13 @@ def damaged_parts(
     found: list[DamagedPart] = []
     for bookie_id, record in sorted(scrubs.items()):
         reported = record.bad_of(ledger.ledger_id)
-        parts = [DamagedPart(each, None) for each in bad_entries(ledger, bookie_id, reported)]
+        parts = [DamagedPart(entry, None) for entry in bad_entries(ledger, bookie_id, reported)]
         for start, end, why_not in _spans_without_repair(ledger, bookie_id):
-            for each in reported:
-                first, last = max(each.first_entry_id, start), min(each.last_entry_id, end)
+            for bad_range in reported:
+                first, last = (
+                    max(bad_range.first_entry_id, start),
+                    min(bad_range.last_entry_id, end),
+                )
                 if first <= last:
                     entries = BadEntries(bookie_id, EntryId(first), EntryId(last))
                     parts.append(DamagedPart(entries, why_not))
@@ -470,9 +477,9 @@ def _spans_without_repair(
         elif fragment not in closed:
             yield first, fragment_end, Unrepaired.OPEN
         else:
-            for each in ledger.lost:
-                last_lost = min(each.last_entry_id, fragment_end)
-                yield max(each.first_entry_id, first), last_lost, Unrepaired.LOST
+            for lost_range in ledger.lost:
+                last_lost = min(lost_range.last_entry_id, fragment_end)
+                yield max(lost_range.first_entry_id, first), last_lost, Unrepaired.LOST
     if last is not None:
         yield last + 1, ENTRY_ID_MAX, Unrepaired.AFTER_THE_END
 
@@ -517,21 +524,23 @@ class Explanation:
     def standings(self) -> Standings:
         """Return the standings of all bookies that have a state."""
         found = {
-            each: standing_of(self._state(each).state, is_up=each in self.up)
-            for each in self.lifecycles
+            lifecycle: standing_of(self._state(lifecycle).state, is_up=lifecycle in self.up)
+            for lifecycle in self.lifecycles
         }
-        return Standings({each: found[each] for each in found if found[each] is not Standing.GOOD})
+        return Standings(
+            {bookie: found[bookie] for bookie in found if found[bookie] is not Standing.GOOD}
+        )
 
     @property
     def urgency(self) -> RepairClass | None:
         """Return the class of the needs of the closed fragments; None if there are none."""
         holders, quorum = holders_of(self.ledger), self.ledger.quorum
         damaged = [
-            each.entries.bookie_id
-            for each in self._damaged
-            if each.why_not is None
-            and each.entries.bookie_id in self.up
-            and self.standings.has_copy(each.entries.bookie_id)
+            part.entries.bookie_id
+            for part in self._damaged
+            if part.why_not is None
+            and part.entries.bookie_id in self.up
+            and self.standings.has_copy(part.entries.bookie_id)
         ]
         return class_without_copies(holders, quorum, self.standings, damaged)
 
@@ -549,7 +558,7 @@ class Explanation:
             return "Repair is paused: `quire repair resume` ends the pause."
         if self.job.blocked_reason:
             return f"It waits, and is tried again each minute: {self.job.blocked_reason}."
-        before = sum(each < self.job.name for each in self.published)
+        before = sum(job_name < self.job.name for job_name in self.published)
         return f"A worker repairs it in its turn: {before} jobs come before it."
 
     def as_json(self) -> dict[str, Json]:
@@ -561,15 +570,15 @@ class Explanation:
             "repair": self.sentence,
             "class": None if urgency is None else int(urgency),
             "what": None if urgency is None else urgency_text(urgency),
-            "fragments": [self._fragment(each) for each in self.ledger.fragments],
+            "fragments": [self._fragment(fragment) for fragment in self.ledger.fragments],
             "damaged": [
                 {
-                    "bookie": each.entries.bookie_id,
-                    "first_entry_id": each.entries.first_entry_id,
-                    "last_entry_id": each.entries.last_entry_id,
-                    "repair": self._fate_of(each),
+                    "bookie": part.entries.bookie_id,
+                    "first_entry_id": part.entries.first_entry_id,
+                    "last_entry_id": part.entries.last_entry_id,
+                    "repair": self._fate_of(part),
                 }
-                for each in self._damaged
+                for part in self._damaged
             ],
         }
 
@@ -582,11 +591,11 @@ class Explanation:
     def _damage_to_repair(self) -> list[BadEntries]:
         """Damaged entries that make a job: those on bookies that are up and stay."""
         return [
-            each.entries
-            for each in self._damaged
-            if each.why_not is None
-            and each.entries.bookie_id in self.up
-            and self.standings.of(each.entries.bookie_id) is Standing.GOOD
+            part.entries
+            for part in self._damaged
+            if part.why_not is None
+            and part.entries.bookie_id in self.up
+            and self.standings.of(part.entries.bookie_id) is Standing.GOOD
         ]
 
     def _fate_of(self, part: DamagedPart) -> str:
@@ -604,11 +613,15 @@ class Explanation:
     def _fragment(self, fragment: Fragment) -> dict[str, Json]:
         first = fragment.first_entry_id
         needs = [e for e in needs_of(self.ledger, self.standings) if e.first_entry_id == first]
-        lacks = [CAUSES[each.cause].format(each.replaces) for each in needs if not each.is_lost]
-        if any(each.is_lost for each in needs):
+        lacks = [CAUSES[need.cause].format(need.replaces) for need in needs if not need.is_lost]
+        if any(need.is_lost for need in needs):
             lacks.insert(0, NO_COPY)
-        is_open = first not in [each.first_entry_id for each in closed_fragments(self.ledger)]
-        away = [each for each in fragment.ensemble if self.standings.of(each) is not Standing.GOOD]
+        is_open = first not in [
+            closed_fragment.first_entry_id for closed_fragment in closed_fragments(self.ledger)
+        ]
+        away = [
+            bookie for bookie in fragment.ensemble if self.standings.of(bookie) is not Standing.GOOD
+        ]
         if is_open and away:
             lacks.append(f"{', '.join(away)}: the open fragment's writer replaces it")
         damaged = self._damage_to_repair
@@ -619,7 +632,7 @@ class Explanation:
         return {
             "first_entry_id": first,
             "is_open": is_open,
-            "bookies": {each: self._describe(each) for each in fragment.ensemble},
+            "bookies": {bookie: self._describe(bookie) for bookie in fragment.ensemble},
             "incoming": list(fragment.incoming),
             "lacks": lacks,
         }
@@ -629,9 +642,11 @@ class Explanation:
         is_open = self.ledger.state is not LedgerState.CLOSED
         members = self.ledger.last_fragment.ensemble if is_open else ()
         if not has_needs and all(self.standings.of(e) is Standing.GOOD for e in members):
-            named = dict.fromkeys(b for each in self.ledger.fragments for b in each.ensemble)
-            away = [each for each in named if each not in self.up]
-            if not away and any(each.why_not is Unrepaired.OPEN for each in self._damaged):
+            named = dict.fromkeys(
+                b for fragment in self.ledger.fragments for b in fragment.ensemble
+            )
+            away = [bookie for bookie in named if bookie not in self.up]
+            if not away and any(part.why_not is Unrepaired.OPEN for part in self._damaged):
                 return (
                     "It needs no repair yet: damaged entries of its open fragment are repaired "
                     "once the fragment is closed."
@@ -665,7 +680,7 @@ class Explanation:
 
 def job_of(published: Sequence[JobName], ledger_id: LedgerId) -> JobName | None:
     """Return the first job of a ledger."""
-    return next((each for each in published if each.ledger_id == ledger_id), None)
+    return next((job_name for job_name in published if job_name.ledger_id == ledger_id), None)
 
 
 async def read_explanation(cluster: Cluster, ledger: LedgerMetadata, now_ms: int) -> Explanation:
@@ -687,7 +702,7 @@ async def read_explanation(cluster: Cluster, ledger: LedgerMetadata, now_ms: int
         auditor_id=await read_auditor_id(store),
         published=published,
         job=job,
-        claim=next((each for each in claims if each.ledger_id == ledger_id), None),
+        claim=next((claim for claim in claims if claim.ledger_id == ledger_id), None),
         now_ms=now_ms,
     )
 
@@ -730,9 +745,9 @@ async def read_jobs(
     """Read the published jobs in their order, of one class or ledger if that is given."""
     jobs = JobStore(cluster.store, cluster.rng)
     names = [
-        each
-        for each in await jobs.published()
-        if urgency in (None, each.urgency) and ledger_id in (None, each.ledger_id)
+        job_name
+        for job_name in await jobs.published()
+        if urgency in (None, job_name.urgency) and ledger_id in (None, job_name.ledger_id)
     ]
     return await jobs_named(cluster, names)
 
@@ -749,8 +764,8 @@ async def jobs_named(cluster: Cluster, names: Sequence[JobName]) -> list[Job]:
 async def jobs_as_json(cluster: Cluster, jobs: Sequence[Job]) -> list[dict[str, Json]]:
     """Return the fields of jobs, with the workers that do them."""
     claims = await ClaimStore(cluster.store, cluster.rng).get_all()
-    by_ledger = {each.ledger_id: each for each in claims}
-    return [job_as_json(each, by_ledger.get(each.ledger_id)) for each in jobs]
+    by_ledger = {claim.ledger_id: claim for claim in claims}
+    return [job_as_json(job, by_ledger.get(job.ledger_id)) for job in jobs]
 
 
 def job_as_json(job: Job, claim: Claim | None) -> dict[str, Json]:

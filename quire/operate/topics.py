@@ -86,8 +86,8 @@ async def replication_factors(
     client may not read it is the largest number of replicas of its partitions.
     """
     factors = {
-        each.name or "": max((len(one.replica_nodes) for one in each.partitions), default=0)
-        for each in topics
+        topic.name or "": max((len(one.replica_nodes) for one in topic.partitions), default=0)
+        for topic in topics
     }
     names = list(factors)
     for start in range(0, len(names), TOPICS_PER_REQUEST_MAX):
@@ -101,9 +101,9 @@ async def replication_factors(
         ]
         request = DescribeConfigsRequest(resources=resources)
         for result in (await brokers.ask(request, DescribeConfigsResponse)).results:
-            for each in result.configs:
-                if each.value is not None:
-                    factors[result.resource_name] = int(each.value)
+            for config in result.configs:
+                if config.value is not None:
+                    factors[result.resource_name] = int(config.value)
     return factors
 
 
@@ -201,9 +201,14 @@ def _known(number: Json) -> Json:
 
 
 async def _reports_of_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
-    urls = [each.admin_url for each in brokers.registrations if each.admin_url]
+    urls = [
+        registration.admin_url for registration in brokers.registrations if registration.admin_url
+    ]
     answers = await asyncio.gather(*[_partitions_of(url, brokers.identity) for url in urls])
-    leaders = {each.partition_index: each.leader_epoch for each in topic.partitions}
+    leaders = {
+        response_partition.partition_index: response_partition.leader_epoch
+        for response_partition in topic.partitions
+    }
     found: Rows = {}
     for row in (row for answer in answers for row in answer):
         partition = row.get("partition")
@@ -256,8 +261,11 @@ async def read_topics(brokers: BrokerAccess) -> list[TopicRow]:
             topic.name or "",
             len(topic.partitions),
             replication[topic.name or ""],
-            sum(each.leader_id < 0 for each in topic.partitions),
-            sum(len(each.isr_nodes) < len(each.replica_nodes) for each in topic.partitions),
+            sum(partition.leader_id < 0 for partition in topic.partitions),
+            sum(
+                len(partition.isr_nodes) < len(partition.replica_nodes)
+                for partition in topic.partitions
+            ),
             bool(topic.is_internal),
         )
         for topic in topics
@@ -286,13 +294,14 @@ class Found(NamedTuple):
 def leaders_in(response: MetadataResponse) -> dict[Place, PeerAddress]:
     """Return the leaders of the topics of an answer, without partitions that have none."""
     brokers = {
-        each.node_id: PeerAddress(each.node_id, each.host, each.port) for each in response.brokers
+        broker.node_id: PeerAddress(broker.node_id, broker.host, broker.port)
+        for broker in response.brokers
     }
     return {
-        Place(topic.name or "", each.partition_index): brokers[each.leader_id]
+        Place(topic.name or "", partition.partition_index): brokers[partition.leader_id]
         for topic in response.topics
-        for each in topic.partitions
-        if each.leader_id in brokers
+        for partition in topic.partitions
+        if partition.leader_id in brokers
     }
 
 
@@ -326,8 +335,8 @@ async def _offsets_of(
         kind(
             name=name,
             partitions=[
-                kind.ListOffsetsPartition(partition_index=each, timestamp=time_ms)
-                for each in partitions
+                kind.ListOffsetsPartition(partition_index=partition, timestamp=time_ms)
+                for partition in partitions
             ],
         )
         for name, partitions in topics.items()
@@ -338,10 +347,10 @@ async def _offsets_of(
     except NoBrokerError:
         return {}
     return {
-        Place(topic.name, each.partition_index): Found(each.offset, each.timestamp)
+        Place(topic.name, partition.partition_index): Found(partition.offset, partition.timestamp)
         for topic in answer.topics
-        for each in topic.partitions
-        if each.error_code == ErrorCode.NONE
+        for partition in topic.partitions
+        if partition.error_code == ErrorCode.NONE
     }
 
 

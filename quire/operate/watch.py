@@ -147,8 +147,8 @@ class Reading:
 async def servers_of(cluster: Cluster) -> list[Server]:
     """Return the bookies and brokers that are up, in order. Raises MetadataError."""
     bookies = [
-        Server(BOOKIE, each.bookie_id, each.admin_url)
-        for _, each in sorted(cluster.directory.bookies.items())
+        Server(BOOKIE, registration.bookie_id, registration.admin_url)
+        for _, registration in sorted(cluster.directory.bookies.items())
     ]
     brokers = await registered_brokers(cluster.store, cluster.rng)
     return [*bookies, *(Server(BROKER, str(e.broker_id), e.admin_url) for e in brokers)]
@@ -166,7 +166,7 @@ async def read_all(
     servers: list[Server], identity: ClientFile, now: Callable[[], float]
 ) -> dict[Server, Reading]:
     """Read the metrics of all servers at once."""
-    readings = await asyncio.gather(*(_read(each, identity, now) for each in servers))
+    readings = await asyncio.gather(*(_read(server, identity, now) for server in servers))
     return dict(zip(servers, readings, strict=True))
 
 

@@ -116,7 +116,7 @@ def joined(outcomes: Iterable[Outcome | None]) -> Outcome | None:
     """Return the outcome of several parts of one attempt; None if no part has one. What can
     continue without a change comes before what is blocked: a block ends only with a change.
     """
-    found = [each for each in outcomes if each is not None]
+    found = [outcome for outcome in outcomes if outcome is not None]
     return min(found, key=_rank, default=None)
 
 

@@ -186,7 +186,9 @@ class Auditor:
         await self._pass_if_due(loop.time())
         known = dict.fromkeys([*await self._cookies.list_bookie_ids(), *self._index.named])
         up = dict(self._directory.bookies)
-        states = {bookie_id: each.state for bookie_id, each in self._lifecycles.records.items()}
+        states = {
+            bookie_id: lifecycle.state for bookie_id, lifecycle in self._lifecycles.records.items()
+        }
         stopped = await self._stops.among(known, up, states)
         seen = self._departures.look(known, up, states, stopped, self._delays, loop.time())
         for change in seen.changes:
@@ -373,7 +375,9 @@ class Auditor:
         registrations show that at once.
         """
         left = sum(
-            each.byte_count for urgency, each in plan.totals.items() if urgency != RepairClass.LOST
+            total.byte_count
+            for urgency, total in plan.totals.items()
+            if urgency != RepairClass.LOST
         )
         eta_s = self._progress.left_s(left, now_s)
         blocked = Counter(
@@ -389,8 +393,8 @@ class Auditor:
             audited_ms=self._audited_ms,
             written_ms=self._written.written_ms,
             totals=tuple(
-                UrgencyTotal(urgency, each.ledgers, each.byte_count)
-                for urgency, each in plan.totals.items()
+                UrgencyTotal(urgency, total.ledgers, total.byte_count)
+                for urgency, total in plan.totals.items()
             ),
             bytes_left=left,
             bytes_per_s=round(self._progress.rate(now_s)),
@@ -402,8 +406,8 @@ class Auditor:
         now_ms = self._wall_clock_ms()
         if status != self._written or now_ms - status.written_ms > STATUS_AGE_MS_MAX:
             seen = tuple(
-                AwayBookie(each, now_ms - round(1000 * (now_s - since)))
-                for each, since in away.items()
+                AwayBookie(bookie, now_ms - round(1000 * (now_s - since)))
+                for bookie, since in away.items()
             )
             self._written = replace(status, written_ms=now_ms, away=seen)
             await self._status.put(self._written)

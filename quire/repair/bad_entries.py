@@ -49,11 +49,13 @@ def bad_entries(
         if bookie_id not in fragment.ensemble:
             continue
         needed = fragment.ranges
-        for each in reported:
-            if each.ledger_id == ledger.ledger_id:
+        for bad_range in reported:
+            if bad_range.ledger_id == ledger.ledger_id:
                 found += [
                     BadEntries(bookie_id, EntryId(begin), EntryId(end))
-                    for begin, end in within(needed, each.first_entry_id, each.last_entry_id)
+                    for begin, end in within(
+                        needed, bad_range.first_entry_id, bad_range.last_entry_id
+                    )
                 ]
     return sorted(found, key=lambda each: each.first_entry_id)
 

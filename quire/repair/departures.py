@@ -121,7 +121,7 @@ class Departures:
         when. `standings` are those of that look.
         """
         missing = self._missing_since.items()
-        return {each: since for each, since in missing if standings.of(each) is Standing.GOOD}
+        return {bookie: since for bookie, since in missing if standings.of(bookie) is Standing.GOOD}
 
     def _follow(
         self,
@@ -129,8 +129,8 @@ class Departures:
         registered: Mapping[BookieId, BookieRegistration],
         now_s: float,
     ) -> None:
-        missing = [each for each in known if each not in registered]
-        self._missing_since = {each: self._missing_since.get(each, now_s) for each in missing}
+        missing = [bookie for bookie in known if bookie not in registered]
+        self._missing_since = {bookie: self._missing_since.get(bookie, now_s) for bookie in missing}
 
 
 def _standing(state: Lifecycle, *, is_missing: bool, is_lost: bool) -> Standing:

@@ -60,7 +60,7 @@ class Shape:
     @property
     def named(self) -> frozenset[BookieId]:
         """All bookies that the ledger names."""
-        closed = (each.ensemble for each in self.closed)
+        closed = (holders.ensemble for holders in self.closed)
         return frozenset(chain(self.open_ensemble, self.incoming, self.others, *closed))
 
 
@@ -164,7 +164,7 @@ class LedgerIndex:
         numbers = {old: new for new, old in enumerate(used)}
         self._shape_of = array("I", map(numbers.__getitem__, self._shape_of))
         self._shapes = [self._shapes[each] for each in used]
-        self._numbers = {each: number for number, each in enumerate(self._shapes)}
+        self._numbers = {shape: number for number, shape in enumerate(self._shapes)}
         self._misplaced = []
 
     @property
@@ -186,14 +186,14 @@ class LedgerIndex:
 
     def open_ledgers(self) -> Iterator[LedgerId]:
         """Yield the ledgers that were not CLOSED when they were read."""
-        is_open = [bool(each.open_ensemble) for each in self._shapes]
+        is_open = [bool(shape.open_ensemble) for shape in self._shapes]
         for ledger_id, number in zip(self._ids, self._shape_of, strict=True):
             if is_open[number]:
                 yield LedgerId(ledger_id)
 
     def count_naming(self, bookie_id: BookieId) -> int:
         """Return the number of ledgers that name a bookie."""
-        naming = {n for n, each in enumerate(self._shapes) if bookie_id in each.named}
+        naming = {n for n, shape in enumerate(self._shapes) if bookie_id in shape.named}
         return sum(number in naming for number in self._shape_of) if naming else 0
 
     @property
@@ -249,7 +249,7 @@ class LedgerIndex:
         first = heapq.nsmallest(limit, ranked())  # a list of all would need much memory
         return RepairPlan(
             tuple(RankedLedger(urgency, size, LedgerId(each)) for urgency, size, each in first),
-            {each: ClassTotal(counts[each], sizes[each]) for each in sorted(counts)},
+            {count: ClassTotal(counts[count], sizes[count]) for count in sorted(counts)},
             tuple(open_ledgers),
             damaged,
             missing,
@@ -269,7 +269,7 @@ class LedgerIndex:
         """Yield id, length and shape number of the ledgers that need something. The others are
         skipped without a step of Python for each.
         """
-        is_affected = bytearray(each.is_affected for each in assessed)
+        is_affected = bytearray(assessment.is_affected for assessment in assessed)
         rows = zip(self._ids, self._lengths, self._shape_of, strict=True)
         if any(is_affected):
             yield from compress(rows, map(is_affected.__getitem__, self._shape_of))
@@ -299,17 +299,17 @@ class LedgerIndex:
 def shape_of(ledger: LedgerMetadata) -> Shape:
     """Return the shape of a ledger."""
     is_closed = ledger.state is LedgerState.CLOSED
-    incoming = [each for fragment in ledger.fragments for each in fragment.incoming]
+    incoming = [bookie for fragment in ledger.fragments for bookie in fragment.incoming]
     closed = holders_of(ledger)
     left_out = (*ledger.given_up, *(() if closed else ledger.fragments[:-1]))
-    others = [each for fragment in left_out for each in fragment.ensemble]
+    others = [bookie for fragment in left_out for bookie in fragment.ensemble]
     return Shape(
         ledger.quorum,
         closed,
         () if is_closed else tuple(sorted(ledger.last_fragment.ensemble)),
         tuple(sorted(dict.fromkeys(incoming))),
         tuple(sorted(dict.fromkeys(others))),
-        sum(each.last_entry_id - each.first_entry_id + 1 for each in ledger.lost),
+        sum(lost_range.last_entry_id - lost_range.first_entry_id + 1 for lost_range in ledger.lost),
     )
 
 
@@ -318,13 +318,15 @@ def _without_copies(
 ) -> _Assessment:
     """Return the assessment of a ledger of which the copies on the `bad` bookies do not count."""
     without = class_without_copies(shape.closed, shape.quorum, standings, bad)
-    classes = [each for each in (found.repair_class, without) if each is not None]
+    classes = [
+        repair_class for repair_class in (found.repair_class, without) if repair_class is not None
+    ]
     return replace(found, repair_class=min(classes, default=None))
 
 
 def _misplaced_share(shape: Shape, places: Places) -> float:
     misplaced = sum(
-        misplaced_member(each, shape.quorum, places) is not None for each in shape.closed
+        misplaced_member(holders, shape.quorum, places) is not None for holders in shape.closed
     )
     return misplaced / len(shape.closed) if misplaced else 0.0
 
@@ -333,19 +335,22 @@ def _assess(
     shape: Shape, standings: Standings, urgent: Standings | None, misplaced: float
 ) -> _Assessment:
     repair_class, used = class_with_absent(shape.closed, shape.quorum, standings, urgent)
-    is_marked = any(standings.of(each) is not Standing.GOOD for each in shape.incoming)
-    is_open_affected = any(standings.of(each) is not Standing.GOOD for each in shape.open_ensemble)
+    is_marked = any(standings.of(bookie) is not Standing.GOOD for bookie in shape.incoming)
+    is_open_affected = any(
+        standings.of(bookie) is not Standing.GOOD for bookie in shape.open_ensemble
+    )
     is_left = not is_open_affected and not (shape.open_ensemble and shape.quorum.is_in_sync)
     if repair_class is None and is_marked and is_left:
         repair_class = RepairClass.DRAINING  # a mark that a worker left is removed
     bad = sum(
-        any(used.of(each) is not Standing.GOOD for each in holders.ensemble)
+        any(used.of(bookie) is not Standing.GOOD for bookie in holders.ensemble)
         for holders in shape.closed
     )
     share, lost_share = bad / len(shape.closed) if shape.closed else 0.0, 0.0
     if repair_class is not None and repair_class is not RepairClass.LOST:
         share -= sum(
-            class_of_fragment(each, shape.quorum, used) is RepairClass.LOST for each in shape.closed
+            class_of_fragment(holders, shape.quorum, used) is RepairClass.LOST
+            for holders in shape.closed
         ) / len(shape.closed)
         lost_share = _lost_share(shape, standings)
     if repair_class is None and misplaced:
@@ -354,5 +359,5 @@ def _assess(
 
 
 def _lost_share(shape: Shape, standings: Standings) -> float:
-    lost = sum(bool(lost_members(each, shape.quorum, standings)) for each in shape.closed)
+    lost = sum(bool(lost_members(holders, shape.quorum, standings)) for holders in shape.closed)
     return lost / len(shape.closed)

@@ -151,14 +151,18 @@ class DamagedLedgers:
         """
         by_ledger: defaultdict[LedgerId, _Reports] = defaultdict(dict)
         for bookie_id, ranges in reported.items():
-            for each in ranges:
-                reports = by_ledger[each.ledger_id]
-                reports[bookie_id] = (*reports.get(bookie_id, ()), each)
-        unread = [each for each, found in by_ledger.items() if self._reports.get(each) != found]
+            for range_ in ranges:
+                reports = by_ledger[range_.ledger_id]
+                reports[bookie_id] = (*reports.get(bookie_id, ()), range_)
+        unread = [
+            ledger_id
+            for ledger_id, found in by_ledger.items()
+            if self._reports.get(ledger_id) != found
+        ]
         await call_each(unread, lambda each: self._read(each, by_ledger[each]))
-        self._reports = {each: self._reports[each] for each in by_ledger}
-        self._damage = {each: self._damage[each] for each in by_ledger}
-        return {each: bookies for each, bookies in self._damage.items() if bookies}
+        self._reports = {ledger_id: self._reports[ledger_id] for ledger_id in by_ledger}
+        self._damage = {ledger_id: self._damage[ledger_id] for ledger_id in by_ledger}
+        return {ledger_id: bookies for ledger_id, bookies in self._damage.items() if bookies}
 
     async def _read(self, ledger_id: LedgerId, reports: _Reports) -> None:
         try:
@@ -196,9 +200,9 @@ class OrderlyStops:
         fresh reads. Raises StoreUnavailableError.
         """
         missing = [
-            each
-            for each in known
-            if each not in registered and states.get(each, Lifecycle.ACTIVE) not in DECIDED
+            bookie
+            for bookie in known
+            if bookie not in registered and states.get(bookie, Lifecycle.ACTIVE) not in DECIDED
         ]
         stopped = await call_each(missing, self._stopped)
         return frozenset(compress(missing, stopped))
@@ -230,16 +234,16 @@ class UnnamedBookies:
         Raises MetadataError.
         """
         drained = [
-            StateChange(each, state, Lifecycle.DRAINED, "no ledger names it")
-            for each, state in states.items()
-            if state in EMPTIED and not self._index.count_naming(each)
+            StateChange(bookie, state, Lifecycle.DRAINED, "no ledger names it")
+            for bookie, state in states.items()
+            if state in EMPTIED and not self._index.count_naming(bookie)
         ]
         removed = [
-            StateChange(each, state, Lifecycle.REMOVED, "it was formatted, and never started")
-            for each, state in states.items()
+            StateChange(bookie, state, Lifecycle.REMOVED, "it was formatted, and never started")
+            for bookie, state in states.items()
             if state in (Lifecycle.LOST, Lifecycle.DRAINED)
-            and each not in self._index.named
-            and await self._never_started(each, now_ms)
+            and bookie not in self._index.named
+            and await self._never_started(bookie, now_ms)
         ]
         return [*drained, *removed]
 

@@ -302,7 +302,7 @@ class LedgerRepair:
         position = len(ensemble) if need.replaces is None else ensemble.index(need.replaces)
         if need.replaces is None:
             ensemble = (*ensemble, BookieId(""))  # the place of the new member
-        excluded |= {b: "it is not good" for b, each in standings.by_bookie.items()}
+        excluded |= {b: "it is not good" for b, standing in standings.by_bookie.items()}
         chosen = services.placement.replacements(
             ledger.quorum, ensemble, frozenset((position,)), excluded
         )
@@ -322,10 +322,10 @@ def _not_better(ledger: LedgerMetadata, need: Need, places: Places) -> dict[Book
         return {}
     holders = fragment_copies(ledger, ledger.fragment_index_of(need.first_entry_id)).holders
     return {
-        each: "it is in no better place"
-        for each in places.known
-        if each not in holders.ensemble
-        and not is_better_place(holders, ledger.quorum, places, need.replaces, each)
+        bookie: "it is in no better place"
+        for bookie in places.known
+        if bookie not in holders.ensemble
+        and not is_better_place(holders, ledger.quorum, places, need.replaces, bookie)
     }
 
 

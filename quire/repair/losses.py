@@ -88,9 +88,9 @@ class LossReport:
     def unsure_bookies(self) -> dict[BookieId, str]:
         """Bookies whose answers would decide on unknown entries, and what they did instead."""
         return {
-            each.bookie_id: each.failure
-            for each in self.answers
-            if common(each.unknown, self.unknown or self.lost)
+            answer.bookie_id: answer.failure
+            for answer in self.answers
+            if common(answer.unknown, self.unknown or self.lost)
         }
 
     def standing_of(self, answers: BookieAnswers) -> str:
@@ -116,10 +116,12 @@ def judge_losses(
     one bookie returned is not lost.
     """
     assert ledger.last_entry_id is not None, "the ledger is closed"
-    readable = [entries for each in answers for entries in each.readable]
+    readable = [entries for answer in answers for entries in answer.readable]
     unread = without(entries_to_find(ledger), readable)
-    asked = (each for each in answers if each.bookie_id not in given_up)
-    unknown = common(unread, [entries for each in asked for entries in each.unknown])
+    asked = (answer for answer in answers if answer.bookie_id not in given_up)
+    unknown = common(
+        unread, [entries for bookie_answers in asked for entries in bookie_answers.unknown]
+    )
     return LossReport(
         tuple(answers), tuple(without(unread, unknown)), tuple(unknown), tuple(given_up)
     )
@@ -190,14 +192,16 @@ class LossSurvey:
             return
         reading = ReplicaReading(self._pool, found.bookie_id, self._keys)
         try:
-            held = merged([each async for each in reading.stored_ranges()])
+            held = merged([stored_range async for stored_range in reading.stored_ranges()])
             left = await self._read(found, common(wanted, held))
             for _ in range(DAMAGED_READS_MAX - 1):
                 if left:
                     await asyncio.sleep(DAMAGED_PAUSE_S)
                     left = await self._read(found, left)
             if left:
-                found.damaged = common(left, [each async for each in reading.stored_ranges()])
+                found.damaged = common(
+                    left, [stored_range async for stored_range in reading.stored_ranges()]
+                )
             for first, last in without(wanted, held):
                 if (await self._read_once(found, first, first)).status in NEGATIVES:
                     found.missing.append((first, last))
@@ -336,7 +340,7 @@ class LossAcceptance:
         """Find the lost entries of a closed ledger. Raises UnauthorizedError, MetadataError."""
         gone = await self._parts.gone_bookies(_members(ledger))
         answers = await self._survey.ask_all(ledger, gone)
-        unsure = [each.bookie_id for each in answers if each.unknown]
+        unsure = [answer.bookie_id for answer in answers if answer.unknown]
         up = await self._parts.up_among(unsure) if self._gives_up_unknown else frozenset(unsure)
         return judge_losses(ledger, answers, frozenset(unsure) - up)
 
@@ -372,11 +376,13 @@ class LossAcceptance:
 
     async def has_changed(self, report: LossReport) -> bool:
         """Return whether a bookie that was not asked, or is given up, may have returned since."""
-        before = {each.bookie_id: each.gone for each in report.answers if each.gone}
+        before = {answer.bookie_id: answer.gone for answer in report.answers if answer.gone}
         has_returned = await self._parts.gone_bookies(before) != before
         return has_returned or bool(await self._parts.up_among(report.given_up))
 
 
 def _members(ledger: LedgerMetadata) -> dict[BookieId, None]:
     fragments = ledger.fragments
-    return dict.fromkeys(b for each in fragments for b in (*each.ensemble, *each.incoming))
+    return dict.fromkeys(
+        b for fragment in fragments for b in (*fragment.ensemble, *fragment.incoming)
+    )

@@ -69,8 +69,8 @@ class CheckOrder:
 
     def note(self, ledger_ids: Iterable[LedgerId]) -> None:
         """Compare some ledgers soon."""
-        for each in ledger_ids:
-            self._add(self._due, each)
+        for ledger_id in ledger_ids:
+            self._add(self._due, ledger_id)
 
     def put_off(self, ledger_id: LedgerId) -> None:
         """Compare a ledger again at the next `retry`: a member of it is unknown."""
@@ -209,8 +209,8 @@ async def _missing_at(
     missing: list[Range] = []
     wanted = ranges_on(ledger, replica.bookie_id)
     async with aclosing(replica.stored_ranges()) as held, aclosing(lacking(wanted, held)) as parts:
-        async for each in parts:
-            missing.append(each)
+        async for part in parts:
+            missing.append(part)
             if len(missing) == ranges_max:
                 break
     return tuple(missing)
@@ -279,7 +279,7 @@ class MissingCopies:
 
     def forget(self, done: Collection[LedgerId]) -> None:
         """Compare some ledgers again whose jobs are done: until then they lack nothing."""
-        self._order.note([each for each in done if self._found.pop(each, None)])
+        self._order.note([ledger_id for ledger_id in done if self._found.pop(ledger_id, None)])
         self._wake.set()
 
     def compare_soon(self, ledger_ids: Collection[LedgerId]) -> None:
@@ -290,7 +290,9 @@ class MissingCopies:
     def read(self) -> MissingRanges:
         """Return what is missing on bookies that can be repaired: those that are up and stay."""
         wanted = {
-            ledger_id: {each: ranges for each, ranges in found.missing.items() if self._stays(each)}
+            ledger_id: {
+                bookie: ranges for bookie, ranges in found.missing.items() if self._stays(bookie)
+            }
             for ledger_id, found in self._found.items()
         }
         return {ledger_id: missing for ledger_id, missing in wanted.items() if missing}
@@ -332,7 +334,7 @@ class MissingCopies:
         before, missing = self._found.get(ledger_id, Comparison()), comparison.missing
         if before.version == comparison.version:  # no answer does not show that they are back
             kept = before.missing.keys() & comparison.unknown.keys()
-            missing = {each: before.missing[each] for each in sorted(kept)} | missing
+            missing = {bookie: before.missing[bookie] for bookie in sorted(kept)} | missing
         if not missing:
             self._found.pop(ledger_id, None)
         elif ledger_id in self._found or len(self._found) < FOUND_MAX:

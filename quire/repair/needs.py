@@ -135,8 +135,8 @@ def class_of(
 
     Counts copies by the metadata: each bookie of a write set that is good or drains has one.
     """
-    found = (class_of_fragment(each, quorum, standings) for each in closed)
-    return min((each for each in found if each is not None), default=None)
+    found = (class_of_fragment(holders, quorum, standings) for holders in closed)
+    return min((repair_class for repair_class in found if repair_class is not None), default=None)
 
 
 def class_with_absent(
@@ -165,10 +165,10 @@ def class_without_copies(
     """
     without = standings.with_gone(bad)
     urgencies: list[RepairClass] = []
-    for each in closed:
-        lost = lost_members(each, quorum, standings)
-        may_be_lost = lost_members(each, quorum, without) != lost
-        found = class_of_fragment(each, quorum, without)
+    for holders in closed:
+        lost = lost_members(holders, quorum, standings)
+        may_be_lost = lost_members(holders, quorum, without) != lost
+        found = class_of_fragment(holders, quorum, without)
         if may_be_lost:
             found = RepairClass.LAST_COPY
         if found is not None:
@@ -184,7 +184,7 @@ def lost_members(holders: Holders, quorum: QuorumSpec, standings: Standings) -> 
         chain.from_iterable(
             members
             for members in holders.write_sets(quorum)
-            if all(standings.of(each) is Standing.GONE for each in members)
+            if all(standings.of(member) is Standing.GONE for member in members)
         )
     )
 
@@ -199,7 +199,7 @@ def class_of_fragment(
     lost = lost_members(holders, quorum, standings)
     good = wanted
     for members in holders.write_sets(quorum):
-        without = [each for each in members if not standings.has_copy(each)]
+        without = [member for member in members if not standings.has_copy(member)]
         if not without or not lost.issuperset(without):
             good = min(good, len(members) - len(without))
     if good < wanted:
@@ -207,8 +207,8 @@ def class_of_fragment(
             return RepairClass.LAST_COPY
         is_short = good < (quorum.min_in_sync if quorum.is_in_sync else quorum.ack_quorum)
         return RepairClass.SHORT_OF_ACK_QUORUM if is_short else RepairClass.SHORT_OF_WRITE_QUORUM
-    if not all(standings.has_copy(each) or each in lost for each in ensemble):
+    if not all(standings.has_copy(bookie) or bookie in lost for bookie in ensemble):
         return RepairClass.SHORT_OF_WRITE_QUORUM
-    if any(standings.of(each) is Standing.DRAINING for each in ensemble):
+    if any(standings.of(bookie) is Standing.DRAINING for bookie in ensemble):
         return RepairClass.DRAINING
     return RepairClass.LOST if lost else None

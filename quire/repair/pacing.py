@@ -83,7 +83,7 @@ class BookieThrottles:
     def take(self, bookie_id: BookieId, size: int, now: float) -> float:
         """Count `size` bytes of a bookie; return the seconds to wait before they are used."""
         if bookie_id not in self._throttles:
-            kept = {each: t for each, t in self._throttles.items() if t.left_s(now)}
+            kept = {bookie: t for bookie, t in self._throttles.items() if t.left_s(now)}
             self._throttles = kept | {bookie_id: CopyThrottle(self._rate_of(bookie_id))}
         return self._throttles[bookie_id].take(size, now)
 
@@ -245,7 +245,7 @@ class AppendWatch:
 
     async def _look(self) -> None:
         bookies = self._shares.watched
-        answers = await asyncio.gather(*[self._p99_us(each) for each in bookies])
+        answers = await asyncio.gather(*[self._p99_us(bookie) for bookie in bookies])
         for bookie_id, p99_us in zip(bookies, answers, strict=True):
             self._shares.note_p99(bookie_id, p99_us)
 

@@ -99,14 +99,14 @@ def _wanted(
     """Return the jobs of the most urgent ledgers, in their order."""
     is_open = frozenset(plan.open_ledgers)
     jobs = {
-        each.ledger_id: _job(each, _reasons(plan, each), now_ms)
-        for each in plan.first
-        if each.repair_class is not RepairClass.LOST or each.ledger_id not in is_open
+        ledger.ledger_id: _job(ledger, _reasons(plan, ledger), now_ms)
+        for ledger in plan.first
+        if ledger.repair_class is not RepairClass.LOST or ledger.ledger_id not in is_open
     }
-    others = [each for each in plan.open_ledgers if each not in jobs]
+    others = [ledger for ledger in plan.open_ledgers if ledger not in jobs]
     jobs |= {
-        each: _job(RankedLedger(open_urgency, 0, each), (OPEN,), now_ms)
-        for each in _in_turn(others, limit // 2, now_ms)
+        ledger_id: _job(RankedLedger(open_urgency, 0, ledger_id), (OPEN,), now_ms)
+        for ledger_id in _in_turn(others, limit // 2, now_ms)
     }
     first = sorted(jobs.values(), key=lambda job: job.name)[:limit]
     return {job.ledger_id: job for job in first}
@@ -124,7 +124,9 @@ def _reasons(plan: RepairPlan, ranked: RankedLedger) -> tuple[str, ...]:
     damaged = plan.damaged.get(ranked.ledger_id)
     missing = plan.missing.get(ranked.ledger_id, {})
     found = [] if damaged is None else [DAMAGED.format(", ".join(sorted(damaged)))]
-    found += [MISSING.format(describe_ranges(missing[each]), each) for each in sorted(missing)]
+    found += [
+        MISSING.format(describe_ranges(missing[bookie]), bookie) for bookie in sorted(missing)
+    ]
     return tuple(found) or (REASONS[ranked.repair_class],)
 
 
@@ -154,8 +156,8 @@ class Changes:
         """Return whether the cluster has changed since the latest call. `by_bookie` has the
         standings that are not good.
         """
-        facts = {(each, "registered") for each in up}
-        facts |= {(each, "writable") for each, found in up.items() if found.writable}
+        facts = {(bookie, "registered") for bookie in up}
+        facts |= {(bookie, "writable") for bookie, found in up.items() if found.writable}
         facts |= set(by_bookie.items())
         before, self._facts = self._facts, frozenset(facts)
         return before is None or not facts <= before
@@ -166,9 +168,11 @@ class Changes:
         """Return the ledgers of which other entries are damaged or missing than at the latest
         call: an entry that can be read again may let a repair succeed.
         """
-        found = {(bookie_id, each) for bookie_id, ranges in bad.items() for each in ranges}
-        changed = {each.ledger_id for _, each in found ^ self._bad}
-        changed |= {each for each in missing if missing[each] != self._missing.get(each)}
+        found = {(bookie_id, range_) for bookie_id, ranges in bad.items() for range_ in ranges}
+        changed = {bad_range.ledger_id for _, bad_range in found ^ self._bad}
+        changed |= {
+            ledger_id for ledger_id in missing if missing[ledger_id] != self._missing.get(ledger_id)
+        }
         self._bad, self._missing = frozenset(found), missing
         return changed
 

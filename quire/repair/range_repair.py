@@ -118,18 +118,18 @@ class RangeRepair:
         """
         last, failed = self._rounds.pop(ledger.ledger_id, (None, None))
         until_s = asyncio.get_running_loop().time() + FAILING_S_MAX
-        left = [each for each in sorted(bad, key=_place) if not last or _place(each) > _place(last)]
-        for each in left:
+        left = [part for part in sorted(bad, key=_place) if not last or _place(part) > _place(last)]
+        for part in left:
             await before_each()
-            outcome = await self._copy(ledger, each, keys, report)
+            outcome = await self._copy(ledger, part, keys, report)
             if isinstance(outcome, Deleted):
                 return outcome
             failed = joined((failed, outcome))
             is_late = asyncio.get_running_loop().time() > until_s
-            if outcome and is_late and each is not left[-1]:
+            if outcome and is_late and part is not left[-1]:
                 if len(self._rounds) == ROUNDS_MAX:
                     del self._rounds[next(iter(self._rounds))]
-                self._rounds[ledger.ledger_id] = each, failed
+                self._rounds[ledger.ledger_id] = part, failed
                 return Postponed(f"the next attempt copies the rest: {outcome.reason}")
         return failed
 
@@ -141,12 +141,12 @@ class RangeRepair:
         """
         registered, records = self._services.directory.bookies, self._scrubs.records
         return not any(
-            each in registered
+            source in registered
             and not any(
                 bad.first_entry_id <= entry_id <= bad.last_entry_id
-                for bad in records.get(each, NEVER_SCRUBBED).bad_of(ledger_id)
+                for bad in records.get(source, NEVER_SCRUBBED).bad_of(ledger_id)
             )
-            for each in sources
+            for source in sources
         )
 
     def _is_usable(self, bookie_id: BookieId, standings: Standings) -> bool:
@@ -161,7 +161,7 @@ class RangeRepair:
         MetadataError.
         """
         found: list[BadEntries] = []
-        members = dict.fromkeys(b for each in ledger.fragments for b in each.ensemble)
+        members = dict.fromkeys(b for fragment in ledger.fragments for b in fragment.ensemble)
         for bookie_id in members:
             seen = self._scrubs.records.get(bookie_id, NEVER_SCRUBBED)
             if is_usable(bookie_id) and seen.bad_of(ledger.ledger_id):
@@ -192,7 +192,7 @@ class RangeRepair:
             return Deleted()
         except (EntryNotFoundError, DigestMismatchError, QuorumTimeoutError) as error:
             entry_id = EntryId(bad.first_entry_id if error.entry_id is None else error.entry_id)
-            others = [each for each in holders_of_entry(ledger, entry_id) if each != target]
+            others = [holder for holder in holders_of_entry(ledger, entry_id) if holder != target]
             is_slow = not self.cannot_return(ledger.ledger_id, entry_id, others)
             if isinstance(error, QuorumTimeoutError) and is_slow:
                 return Postponed(str(error))  # no change would end a block
@@ -224,8 +224,9 @@ class RangeRepair:
     def _overlaps(self, ledger: LedgerMetadata, bad: BadEntries) -> bool:
         record = self._scrubs.records.get(bad.bookie_id, NEVER_SCRUBBED)
         return any(
-            each.first_entry_id <= bad.last_entry_id and each.last_entry_id >= bad.first_entry_id
-            for each in record.bad_of(ledger.ledger_id)
+            bad_range.first_entry_id <= bad.last_entry_id
+            and bad_range.last_entry_id >= bad.first_entry_id
+            for bad_range in record.bad_of(ledger.ledger_id)
         )
 
 
@@ -238,7 +239,7 @@ def _left(compared: Comparison) -> Outcome | None:
     if compared.has_changed:
         return Postponed("its metadata changed while its copies were compared")
     if compared.silent:
-        why = "; ".join(compared.unknown[each] for each in compared.silent)
+        why = "; ".join(compared.unknown[bookie] for bookie in compared.silent)
         return Postponed(f"it is not known what its members hold ({why})")
     if any(len(ranges) == RANGES_MAX for ranges in compared.missing.values()):
         return Postponed("more entries are missing than are copied in one attempt")

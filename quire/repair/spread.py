@@ -38,18 +38,18 @@ NO_PLACES: Final = Places()
 def places_of(registered: Mapping[BookieId, BookieRegistration], standings: Standings) -> Places:
     """Return the places of the registered bookies. Those that are good and writable are usable."""
     return Places(
-        {bookie_id: each.place for bookie_id, each in registered.items()},
+        {bookie_id: registration.place for bookie_id, registration in registered.items()},
         tuple(
             bookie_id
-            for bookie_id, each in sorted(registered.items())
-            if each.writable and standings.of(bookie_id) is Standing.GOOD
+            for bookie_id, registration in sorted(registered.items())
+            if registration.writable and standings.of(bookie_id) is Standing.GOOD
         ),
     )
 
 
 def misplaced_member(holders: Holders, quorum: QuorumSpec, places: Places) -> BookieId | None:
     """Return a member whose copies can move to a better place; None if there is none."""
-    if any(each not in places.known for each in holders.ensemble):
+    if any(bookie not in places.known for bookie in holders.ensemble):
         return None
     before, most = _spans(holders, quorum, places.known), _most(holders.ensemble, quorum, places)
     if all(each == most for each in before):
@@ -66,7 +66,7 @@ def is_better_place(
     holders: Holders, quorum: QuorumSpec, places: Places, member: BookieId, target: BookieId
 ) -> bool:
     """Return whether copies of a member are in a better place on a bookie that is not one."""
-    if any(each not in places.known for each in (*holders.ensemble, target)):
+    if any(bookie not in places.known for bookie in (*holders.ensemble, target)):
         return False
     before = _spans(holders, quorum, places.known)
     return _is_better(before, _spans(_moved(holders, member, target), quorum, places.known))
@@ -79,8 +79,8 @@ _Spans = list[tuple[int, int]]
 def _spans(holders: Holders, quorum: QuorumSpec, known: Mapping[BookieId, Place]) -> _Spans:
     spans: _Spans = []
     for members in holders.write_sets(quorum):
-        hosts = dict.fromkeys([known[each] for each in members])
-        spans.append((len(dict.fromkeys([each.rack for each in hosts])), len(hosts)))
+        hosts = dict.fromkeys([known[member] for member in members])
+        spans.append((len(dict.fromkeys([host.rack for host in hosts])), len(hosts)))
     return spans
 
 
@@ -90,20 +90,20 @@ def _is_better(before: _Spans, after: _Spans) -> bool:
 
 def _most(ensemble: tuple[BookieId, ...], quorum: QuorumSpec, places: Places) -> tuple[int, int]:
     """Return the racks and hosts that no write set can exceed."""
-    hosts = dict.fromkeys(places.known[each] for each in (*places.usable, *ensemble))
-    racks = dict.fromkeys(each.rack for each in hosts)
+    hosts = dict.fromkeys(places.known[bookie] for bookie in (*places.usable, *ensemble))
+    racks = dict.fromkeys(host.rack for host in hosts)
     size = len(ensemble) if quorum.is_in_sync else quorum.write_quorum
     return min(size, len(racks)), min(size, len(hosts))
 
 
 def _moved(holders: Holders, member: BookieId, target: BookieId) -> Holders:
-    ensemble = tuple([target if each == member else each for each in holders.ensemble])
+    ensemble = tuple([target if bookie == member else bookie for bookie in holders.ensemble])
     return Holders(ensemble, holders.empty_starts)
 
 
 def _different_targets(ensemble: tuple[BookieId, ...], places: Places) -> list[BookieId]:
     """Return one usable bookie of each kind: all racks and hosts without a member are alike."""
-    held = dict.fromkeys(places.known[each] for each in ensemble)
+    held = dict.fromkeys(places.known[bookie] for bookie in ensemble)
     racks = dict.fromkeys(each.rack for each in held)
     found: dict[tuple[str | None, Place | None], BookieId] = {}
     for bookie_id in places.usable:

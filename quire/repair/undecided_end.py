@@ -136,7 +136,7 @@ class UndecidedEnd:
         gone = await self._parts.gone_bookies(ledger.last_fragment.ensemble)
         fences = await self._fence_all(ledger, gone, fence=fence)
         answers = await self._ask_members(ledger, fences)
-        unsure = {each.bookie_id: each.failure for each in answers if each.unknown}
+        unsure = {answer.bookie_id: answer.failure for answer in answers if answer.unknown}
         await self._require_answers(ledger, unsure)
         quorum = ledger.quorum_of(ledger.last_fragment)
         end = accepted_end(quorum, ledger.last_fragment, EntryId(fences.lac), answers)
@@ -193,7 +193,7 @@ class UndecidedEnd:
     ) -> None:
         if self._gives_up_unknown:
             up = await self._parts.up_among(silent)
-            silent = {each: f"it is up: {why}" for each, why in silent.items() if each in up}
+            silent = {bookie: f"it is up: {why}" for bookie, why in silent.items() if bookie in up}
         if not silent:
             return
         why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in silent.items())
@@ -201,7 +201,7 @@ class UndecidedEnd:
             "its end is decided by bookies that are not known to be lost, and gave no certain "
             f"answer ({why}): bring them back, or give them up",
             ledger_id=ledger.ledger_id,
-            missing={str(each): reason for each, reason in silent.items()},
+            missing={str(bookie): reason for bookie, reason in silent.items()},
         )
 
     def _with_lost(self, closed: LedgerMetadata, lost: Sequence[Range]) -> LedgerMetadata:
@@ -225,8 +225,8 @@ class UndecidedEnd:
         """Return whether a bookie that was not asked has another state now, or one that is given up
         is up.
         """
-        before = {each.bookie_id: each.gone for each in found.losses.answers if each.gone}
-        now = await self._parts.gone_bookies(each.bookie_id for each in found.losses.answers)
+        before = {answer.bookie_id: answer.gone for answer in found.losses.answers if answer.gone}
+        now = await self._parts.gone_bookies(answer.bookie_id for answer in found.losses.answers)
         members = found.closed.last_fragment.ensemble
         if now != before or {e: now[e] for e in members if e in now} != found.gone:
             return True
@@ -241,16 +241,16 @@ def accepted_end(
     `answers` are those of the members that were not given up, for entries from `lac` + 1 to behind
     the highest one that they hold.
     """
-    held = {each.bookie_id: merged([*each.readable, *each.damaged]) for each in answers}
-    missing = {each.bookie_id: merged(each.missing) for each in answers}
+    held = {answer.bookie_id: merged([*answer.readable, *answer.damaged]) for answer in answers}
+    missing = {answer.bookie_id: merged(answer.missing) for answer in answers}
     highest = max((ranges[-1][1] for ranges in held.values() if ranges), default=lac)
     end = EntryId(max(lac, fragment.first_entry_id - 1))
     for entry_id in map(EntryId, range(end + 1, max(end, highest) + 2)):
         members = write_set(quorum, fragment, entry_id)
-        if any(_contains(held.get(each, []), entry_id) for each in members):
+        if any(_contains(held.get(member, []), entry_id) for member in members):
             end = entry_id
             continue
-        negatives = sum(_contains(missing.get(each, []), entry_id) for each in members)
+        negatives = sum(_contains(missing.get(member, []), entry_id) for member in members)
         if negatives >= negatives_needed(quorum):
             return AcceptedEnd(end, is_proved=entry_id == end + 1)
     return AcceptedEnd(end, is_proved=False)

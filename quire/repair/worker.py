@@ -153,7 +153,7 @@ class RepairWorker:
 
     def _wait_s(self) -> float:
         now_s = asyncio.get_running_loop().time()
-        dues = [each.until_s - now_s for each in self._pauses.values()]
+        dues = [pause.until_s - now_s for pause in self._pauses.values()]
         return max(0.05, min([LOOK_EVERY_S, *dues]))
 
     def _set_rate(self) -> None:
@@ -172,7 +172,7 @@ class RepairWorker:
             self._announced = announced
             self._blocked.clear()
         names = await self._views.jobs.published()
-        self._pauses = {name: each for name, each in self._pauses.items() if name in names}
+        self._pauses = {name: pause for name, pause in self._pauses.items() if name in names}
         self._blocked = {name: each for name, each in self._blocked.items() if name in names}
         claimed: frozenset[LedgerId] | None = None
         for name in names:
@@ -254,9 +254,11 @@ class RepairWorker:
         bookie drains, or if the job is urgent and the bookie did not stop in order.
         """
         up = dict(self._services.directory.bookies)  # it changes during the reads below
-        states = {each: record.state for each, record in self._views.lifecycles.records.items()}
-        found = {each: standing_of(state, is_up=each in up) for each, state in states.items()}
-        not_good = {each: standing for each, standing in found.items() if standing != Standing.GOOD}
+        states = {bookie: record.state for bookie, record in self._views.lifecycles.records.items()}
+        found = {bookie: standing_of(state, is_up=bookie in up) for bookie, state in states.items()}
+        not_good = {
+            bookie: standing for bookie, standing in found.items() if standing != Standing.GOOD
+        }
         if job.name.urgency != RepairClass.LAST_COPY:
             return Standings(not_good)
         known = await self._cookies.list_bookie_ids()

@@ -306,6 +306,6 @@ def write_all(
     limit in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1. Setting the limits checks the buffer again.
     Measured on Python 3.12.1 and 3.13.0: `_adjust_leftover_buffer` stops before an empty buffer.
     """
-    transport.writelines([each for each in buffers if len(each)])
+    transport.writelines([buffer for buffer in buffers if len(buffer)])
     if MISSES_PAUSE:
         transport.set_write_buffer_limits(buffer_bytes_max)

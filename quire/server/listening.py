@@ -48,7 +48,10 @@ class ListeningServer:
         for connection in self.connections:
             connection.note_closing()
         deadline_s = context.now() + context.limits.drain_timeout_s
-        await self._poll_until(lambda: all(each.is_idle for each in self.connections), deadline_s)
+        await self._poll_until(
+            lambda: all(server_connection.is_idle for server_connection in self.connections),
+            deadline_s,
+        )
         for connection in self.connections:
             connection.close()
         await self._poll_until(lambda: not context.connections, deadline_s)

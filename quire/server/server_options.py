@@ -75,7 +75,7 @@ class ServerOptions(Options):
     @override
     def contradictions(self) -> Iterator[str]:
         """See `Options`."""
-        return port_clashes(("", each) for each in self.addresses())
+        return port_clashes(("", address) for address in self.addresses())
 
     def unusable_files(self) -> Iterator[str]:
         """Read the files that the options name; yield what is wrong with each."""
@@ -273,14 +273,14 @@ def port_clashes(listeners: Iterable[tuple[str, Listener]]) -> Iterator[str]:
     the title of its server; without titles all are compared.
     """
     taken: dict[int, list[tuple[str, Listener]]] = {}
-    for title, each in listeners:
-        for other_title, other in taken.get(each.port, ()):
-            if (not title or title != other_title) and each.clashes(other):
-                this, that = (f"{title} {each.option}", f"{other_title} {other.option}")
-                yield f"{this.lstrip()} is that of {that.lstrip()}: {each.port}"
+    for title, listener in listeners:
+        for other_title, other in taken.get(listener.port, ()):
+            if (not title or title != other_title) and listener.clashes(other):
+                this, that = (f"{title} {listener.option}", f"{other_title} {other.option}")
+                yield f"{this.lstrip()} is that of {that.lstrip()}: {listener.port}"
                 break
-        if each.port:
-            taken.setdefault(each.port, []).append((title, each))
+        if listener.port:
+            taken.setdefault(listener.port, []).append((title, listener))
 
 
 def unreachable(name: str, advertised: str, listening: str) -> Iterator[str]:

@@ -44,7 +44,7 @@ class _OpenTelemetrySink:
         self._context = context
         self._trace = trace
         self._tracer = provider.get_tracer("quire")
-        self._kinds = {each: trace.SpanKind[each.name] for each in SpanKind}
+        self._kinds = {kind: trace.SpanKind[kind.name] for kind in SpanKind}
 
     def current(self) -> object:
         return self._context.get_current()

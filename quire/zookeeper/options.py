@@ -131,7 +131,7 @@ class ZooKeeperOptions(ServerOptions):
     @property
     def own_member(self) -> Member | None:
         """This server as a member of the ensemble; None if `servers` has no such number."""
-        return next((each for each in self.members if each.number == self.id), None)
+        return next((member for member in self.members if member.number == self.id), None)
 
     @override
     def addresses(self) -> Iterable[Listener]:
@@ -147,7 +147,7 @@ class ZooKeeperOptions(ServerOptions):
     def contradictions(self) -> Iterator[str]:
         """See `Options`."""
         yield from ServerOptions.contradictions(self)
-        numbers = [each.number for each in self.members]
+        numbers = [member.number for member in self.members]
         if not numbers and self.id:
             yield (
                 f"id is {self.id} and servers is not set: name all servers of the ensemble, or"

@@ -175,7 +175,7 @@ def settings_of(options: ZooKeeperOptions, data_dir: Path) -> dict[str, object]:
         settings["initLimit"] = options.start_ticks
         settings["syncLimit"] = options.sync_ticks
         settings["quorumListenOnAllIPs"] = str(options.peers_on_all_addresses).lower()
-        settings.update(each.setting for each in options.members)
+        settings.update(member.setting for member in options.members)
     return settings
 
 

@@ -36,7 +36,7 @@ class ServerStatus:
 
 async def ask_servers(addresses: Sequence[tuple[str, int]]) -> list[ServerStatus]:
     """Return the state of each server, in the given order."""
-    return await asyncio.gather(*(_ask(*each) for each in addresses))
+    return await asyncio.gather(*(_ask(*address) for address in addresses))
 
 
 async def _ask(host: str, port: int) -> ServerStatus:

@@ -240,7 +240,7 @@ class FollowedLedgers(_Followed):
             )
         )
         self._fail_on_data_loss = options.fail_on_data_loss
-        self._known = {each.ledger_id: each for each in known}
+        self._known = {entry_range.ledger_id: entry_range for entry_range in known}
         self._check = _check("ledger", identities_of(known), options)
 
     def earliest(self) -> Offset:
@@ -249,7 +249,7 @@ class FollowedLedgers(_Followed):
 
     def latest(self) -> Offset:
         """Return the entry after the LAC of each."""
-        return self._stored({each.ledger_id: each.end for each in self._now()})
+        return self._stored({entry_range.ledger_id: entry_range.end for entry_range in self._now()})
 
     def checked(self, stored: Mapping[str, object]) -> Offset:
         """Return the offsets, with entry 0 for a ledger that they do not name."""
@@ -262,7 +262,10 @@ class FollowedLedgers(_Followed):
         """Give each ledger a share in proportion to its backlog."""
         stop, _ = self._offsets(end)
         begin, _ = self._offsets(start)
-        bounded = [replace(each, last=stop[each.ledger_id] - 1) for each in self._now()]
+        bounded = [
+            replace(entry_range, last=stop[entry_range.ledger_id] - 1)
+            for entry_range in self._now()
+        ]
         return self._stored(advance_ledgers(bounded, begin, limits))
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
@@ -276,18 +279,18 @@ class FollowedLedgers(_Followed):
             for key, known in self._known.items()
             if key in stop
         ]
-        return [each for each in ranges if each.count > 0]
+        return [range_ for range_ in ranges if range_.count > 0]
 
     def _log_unread(self, start: Mapping[str, object], end: Mapping[str, object]) -> None:
         """Log entries of a micro-batch that are in ledgers that the query no longer reads."""
-        first, stop = (ledger_offsets_of(separated(each)[0]) for each in (start, end))
+        first, stop = (ledger_offsets_of(separated(mapping)[0]) for mapping in (start, end))
         for ledger_id, offset in stop.items():
             at = first.get(ledger_id, 0)
             if ledger_id not in self._known and at < offset:
                 log_loss(ledger_id, at, offset - 1, "the query does not read this ledger any more")
 
     def _now(self) -> list[EntryRange]:
-        self._known = {key: self._open.now(each) for key, each in self._known.items()}
+        self._known = {key: self._open.now(entry_range) for key, entry_range in self._known.items()}
         return list(self._known.values())
 
     def _stored(self, offsets: LedgerOffsets) -> Offset:
@@ -376,7 +379,7 @@ class FollowedLinks(_Followed):
             for part in chain_parts(self._read(begin.link, stop), begin, stop)
         ]
         self._drop_below(begin.link)
-        return [each for each in ranges if each.count > 0]
+        return [range_ for range_ in ranges if range_.count > 0]
 
     def _info(self) -> ChainInfo:
         """Return the head as last seen. Raises RecreatedError."""
@@ -446,12 +449,12 @@ class FollowedLinks(_Followed):
     def _now(self, index: int) -> LinkRanges:
         link = self._links[index]
         if not isinstance(link.ledgers, PackedRanges):  # packed ones are closed
-            link = replace(link, ledgers=tuple(self._open.now(each) for each in link.ledgers))
+            link = replace(link, ledgers=tuple(self._open.now(ledger) for ledger in link.ledgers))
             self._links[index] = link
         return link
 
     def _drop_below(self, index: int) -> None:
-        for old in [each for each in self._links if each < index]:
+        for old in [link for link in self._links if link < index]:
             del self._links[old]
 
 

@@ -167,13 +167,13 @@ class Bounds:
         first, end = self.first_entry, self.end_entry
         clipped = (
             replace(
-                each,
-                first=max(each.first, first),
-                last=each.last if end is None else min(each.last, end - 1),
+                range_,
+                first=max(range_.first, first),
+                last=range_.last if end is None else min(range_.last, end - 1),
             )
-            for each in ranges
+            for range_ in ranges
         )
-        return (each for each in clipped if each.count > 0)
+        return (entry_range for entry_range in clipped if entry_range.count > 0)
 
     def of_fragments(
         self, ranges: Iterable[EntryRange], fragments: Mapping[int, tuple[Fragment, ...]]
@@ -181,17 +181,17 @@ class Bounds:
         """Yield the parts of ranges that are in the wanted fragments of their ledgers. A ledger
         whose fragments are not known stays whole.
         """
-        for each in ranges:
-            if each.ledger_id not in fragments:
-                yield each
+        for range_ in ranges:
+            if range_.ledger_id not in fragments:
+                yield range_
                 continue
-            begins = [fragment.first_entry_id for fragment in fragments[each.ledger_id]]
+            begins = [fragment.first_entry_id for fragment in fragments[range_.ledger_id]]
             for number in self.fragments:
                 if number >= len(begins):
                     continue
-                end = begins[number + 1] if number + 1 < len(begins) else each.last + 1
+                end = begins[number + 1] if number + 1 < len(begins) else range_.last + 1
                 part = replace(
-                    each, first=max(each.first, begins[number]), last=min(each.last, end - 1)
+                    range_, first=max(range_.first, begins[number]), last=min(range_.last, end - 1)
                 )
                 if part.count > 0:
                     yield part

@@ -70,7 +70,7 @@ def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
 
 def identities_of(known: Iterable[EntryRange]) -> Identities:
     """Return the identities of ledgers by their ids."""
-    return {str(each.ledger_id): each.creation_token.hex() for each in known}
+    return {str(entry_range.ledger_id): entry_range.creation_token.hex() for entry_range in known}
 
 
 def starts_and_ends(
@@ -85,12 +85,12 @@ def starts_and_ends(
     first = _chosen("startingOffsets", starting, known, EARLIEST)
     ends = _chosen("endingOffsets", ending, known, LATEST)
     ranges = (
-        each.part(first.get(each.ledger_id, 0))
-        if (end := ends.get(each.ledger_id)) is None
-        else range_to(each, first.get(each.ledger_id, 0), end)
-        for each in known
+        entry_range.part(first.get(entry_range.ledger_id, 0))
+        if (end := ends.get(entry_range.ledger_id)) is None
+        else range_to(entry_range, first.get(entry_range.ledger_id, 0), end)
+        for entry_range in known
     )
-    return (each for each in ranges if each.count > 0)
+    return (range_ for range_ in ranges if range_.count > 0)
 
 
 def check_bounds(starting: str, ending: str) -> None:
@@ -123,7 +123,7 @@ def _chosen(option: str, text: str, known: Iterable[EntryRange], whole: str) -> 
     offsets, recorded = _parsed(option, text, whole)
     if not offsets and not recorded:
         return offsets
-    there = frozenset(each.ledger_id for each in known)
+    there = frozenset(entry_range.ledger_id for entry_range in known)
     unknown = [ledger_id for ledger_id in offsets if ledger_id not in there]
     if unknown:
         raise OptionError(option, f"ledgers {unknown} are not among those that are read")
@@ -135,9 +135,11 @@ def advance_ledgers(
     known: Sequence[EntryRange], start: LedgerOffsets, limits: MicroBatchLimits
 ) -> LedgerOffsets:
     """Return the end of a micro-batch of named ledgers."""
-    begin = {each.ledger_id: start.get(each.ledger_id, 0) for each in known}
-    left = [max(0, each.end - begin[each.ledger_id]) for each in known]
-    size = sum(count * each.entry_bytes for count, each in zip(left, known, strict=True))
+    begin = {entry_range.ledger_id: start.get(entry_range.ledger_id, 0) for entry_range in known}
+    left = [max(0, entry_range.end - begin[entry_range.ledger_id]) for entry_range in known]
+    size = sum(
+        count * entry_range.entry_bytes for count, entry_range in zip(left, known, strict=True)
+    )
     taken = shares(left, limits.count_of(sum(left), size))
     moved = zip(begin.items(), taken, strict=True)
     return start | {ledger_id: at + count for (ledger_id, at), count in moved}

@@ -44,7 +44,7 @@ def _of_fragments(
     """Return the parts of ranges that are in the wanted fragments, which ledgers' metadata has. A
     deleted ledger is left to the task that reads it.
     """
-    infos = infos_of(client, [each.ledger_id for each in ranges])
+    infos = infos_of(client, [range_.ledger_id for range_ in ranges])
     fragments = {int(info.id): info.fragments for info in infos if info is not None}
     return bounds.of_fragments(ranges, fragments)
 
@@ -109,10 +109,10 @@ class LedgerBatchReader(_LedgerReader, DataSourceReader):
         """Return the ledgers of which the query also wants what is beyond the readable end."""
         ends = ends_given(self._options.ending_offsets)
         return [
-            each
-            for each in ledgers
-            if ends.get(each.ledger_id, each.end + 1) > each.end
-            and self._options.bounds.wants(each.end)
+            ledger
+            for ledger in ledgers
+            if ends.get(ledger.ledger_id, ledger.end + 1) > ledger.end
+            and self._options.bounds.wants(ledger.end)
         ]
 
 

@@ -100,9 +100,9 @@ def read_ranges(
             origin = Origin(piece.link, piece.info.created_ms)
             yield from rows.add(piece.info.fragments, piece.batch, origin)
     else:
-        for each in entry_ids(client, ranges, options):
-            info, origin = each.info, Origin(each.link, each.info.created_ms)
-            yield from rows.add_ids(info.fragments, info.id, each.first, each.last, origin)
+        for entry_id in entry_ids(client, ranges, options):
+            info, origin = entry_id.info, Origin(entry_id.link, entry_id.info.created_ms)
+            yield from rows.add_ids(info.fragments, info.id, entry_id.first, entry_id.last, origin)
     yield from rows.finish()
 
 
@@ -112,7 +112,7 @@ def _pieces(
     """Yield what can be read of the ranges, in order; the ledgers after the current one are opened
     and read meanwhile.
     """
-    at = [each.first for each in ranges]
+    at = [range_.first for range_ in ranges]
     recreated = -1
     for part in _parts(client, ranges, options):
         wanted = ranges[part.index]
@@ -152,7 +152,9 @@ def _parts(
     client: LedgerClient, ranges: Sequence[EntryRange], options: ReadOptions
 ) -> Iterator[RangePart]:
     """Yield what the client reads of the ranges. Raises ReadFailedError if it can read nothing."""
-    wanted = [LedgerRange(each.ledger_id, each.first, each.last, each.size) for each in ranges]
+    wanted = [
+        LedgerRange(range_.ledger_id, range_.first, range_.last, range_.size) for range_ in ranges
+    ]
     try:
         chunks = client.read_ranges(
             wanted,
@@ -205,7 +207,7 @@ def entry_ids(
 
 
 def _infos(client: LedgerClient, ranges: Sequence[EntryRange]) -> Iterator[LedgerInfo | None]:
-    return infos_of(client, [each.ledger_id for each in ranges])
+    return infos_of(client, [range_.ledger_id for range_ in ranges])
 
 
 def _not_lost(wanted: EntryRange, info: LedgerInfo, options: ReadOptions) -> Iterator[EntryIds]:

@@ -159,7 +159,7 @@ def _by_fragment(
         yield 0, first, last
         return
     firsts = [fragment.first_entry_id for fragment in fragments]
-    inside = [each for each in firsts if first < each <= last]
+    inside = [entry_id for entry_id in firsts if first < entry_id <= last]
     for begin, following in pairwise([first, *inside, last + 1]):
         yield bisect_right(firsts, begin) - 1, begin, following - 1
 

@@ -63,7 +63,7 @@ class SelectedLedgers:
 
     def open_ledgers(self) -> Iterator[EntryRange]:
         """Yield the ledgers that were not closed when they were read. Packed ones are closed."""
-        groups = (each for each in self.groups if not isinstance(each, PackedRanges))
+        groups = (group for group in self.groups if not isinstance(group, PackedRanges))
         return (ledger for group in groups for ledger in group if ledger.is_open)
 
 
@@ -104,15 +104,17 @@ def find_ledgers(
             fail_on_data_loss=fail_on_data_loss,
             remembered=None if remember_for is None else remembered_links(remember_for, info),
         )
-        ledgers = [each.ledgers for each in links if bounds.is_within_time(each.published_ms)]
+        ledgers = [link.ledgers for link in links if bounds.is_within_time(link.published_ms)]
         return SelectedLedgers(ledgers, info.creation_token)
     infos: Iterator[LedgerInfo]
     if selection.match:
-        infos = (each for each in client.list_ledgers() if _matches(each, selection.match))
+        infos = (ledger for ledger in client.list_ledgers() if _matches(ledger, selection.match))
     else:
         infos = _named(client, selection, fail_on_data_loss=fail_on_data_loss)
-    timely = (each for each in infos if bounds.is_within_time(each.created_ms))
-    return SelectedLedgers([[known_ledger(client, each, password) for each in timely]])
+    timely = (ledger_info for ledger_info in infos if bounds.is_within_time(ledger_info.created_ms))
+    return SelectedLedgers(
+        [[known_ledger(client, ledger_info, password) for ledger_info in timely]]
+    )
 
 
 def _named(
@@ -182,7 +184,7 @@ class RememberedLinks:
 
     def drop_below(self, index: int) -> None:
         """Forget links that no longer belong to the chain."""
-        for old in [each for each in self.links if each < index]:
+        for old in [link for link in self.links if link < index]:
             self.count -= len(self.links.pop(old).ledgers)
 
 
@@ -203,7 +205,7 @@ def remembered_links(client: ClientOptions, chain: ChainInfo) -> RememberedLinks
 
 
 def _count() -> int:
-    return sum(each.count for each in _remembered.values())
+    return sum(links.count for links in _remembered.values())
 
 
 def read_links(
@@ -277,18 +279,18 @@ def _with_ledgers(
     place, without entries, if data loss is allowed.
     """
     opened = [
-        each.ledger_id
+        ledger.ledger_id
         for link in links.values()
-        for each in link.ledgers
-        if each.last_entry_id is None
+        for ledger in link.ledgers
+        if ledger.last_entry_id is None
     ]
     infos = infos_of(client, opened)
     for index, link in links.items():
         ledgers: list[EntryRange] = []
         is_whole = True
-        for each in link.ledgers:
-            if each.last_entry_id is not None:
-                ledgers.append(closed_ledger(each.ledger_id, each.last_entry_id, each.length))
+        for ledger in link.ledgers:
+            if ledger.last_entry_id is not None:
+                ledgers.append(closed_ledger(ledger.ledger_id, ledger.last_entry_id, ledger.length))
                 continue
             info = next(infos)
             if info is not None:
@@ -296,13 +298,13 @@ def _with_ledgers(
                 continue
             if fail_on_data_loss:
                 text = "it is linked in the chain, and was deleted"
-                raise LedgerNotFoundError(text, ledger_id=each.ledger_id)
+                raise LedgerNotFoundError(text, ledger_id=ledger.ledger_id)
             text = "ledger %d of a chain no longer exists: it is left out"
-            _log.warning(text, each.ledger_id)
-            ledgers.append(closed_ledger(each.ledger_id, NO_ENTRY, 0))
+            _log.warning(text, ledger.ledger_id)
+            ledgers.append(closed_ledger(ledger.ledger_id, NO_ENTRY, 0))
             is_whole = False
-        placed = [replace(each, link=index) for each in ledgers]
-        if is_whole and not any(each.is_open for each in ledgers):
+        placed = [replace(ledger, link=index) for ledger in ledgers]
+        if is_whole and not any(ledger.is_open for ledger in ledgers):
             packed = PackedRanges(placed, keeps_links=True)
             yield LinkRanges(index, link.published_ms, packed)
         else:
@@ -314,7 +316,9 @@ def warn_of_hidden(client: LedgerClient, ledgers: Sequence[EntryRange], password
     to find out is logged too: the query does not need it.
     """
     try:
-        found = client.abandoned_ledgers([each.ledger_id for each in ledgers], password=password)
+        found = client.abandoned_ledgers(
+            [ledger.ledger_id for ledger in ledgers], password=password
+        )
     except LedgerError as error:
         _log.warning("whether the writers of open ledgers are gone is not known: %s", error)
         return
@@ -327,7 +331,7 @@ def recover(client: LedgerClient, ledgers: Sequence[EntryRange], password: bytes
     whether ledgers are closed or deleted since they were read. Raises MetadataUnavailableError and
     the other errors of the metadata service.
     """
-    ends = {each.ledger_id: each.end for each in ledgers}
+    ends = {ledger.ledger_id: ledger.end for ledger in ledgers}
     done = client.recover_abandoned(ends, password=password)
     failed = [
         f"{error} (its entries before entry {ends[ledger_id]} are read)"
@@ -344,9 +348,9 @@ def recover(client: LedgerClient, ledgers: Sequence[EntryRange], password: bytes
 def _described(found: AbandonedLedgers, *, needs_password: bool) -> str:
     secret = " --password-file FILE" if needs_password else ""
     parts = [
-        f"ledger {each.ledger_id}, entries {each.last_confirmed + 1} to {each.last_stored}, "
-        f"{each.hidden_count} in all (`quire ledger recover {each.ledger_id}{secret}`)"
-        for each in found.ledgers
+        f"ledger {ledger.ledger_id}, entries {ledger.last_confirmed + 1} to {ledger.last_stored}, "
+        f"{ledger.hidden_count} in all (`quire ledger recover {ledger.ledger_id}{secret}`)"
+        for ledger in found.ledgers
     ]
     if found.unasked_count:
         parts.append(f"{found.unasked_count} more ledgers, whose bookies were not asked")

@@ -91,7 +91,7 @@ def publish(
     """
     written = _written(messages)
     chain = client_of(options.client).chain(options.chain)
-    ledgers = [ledger for each in written for ledger in each.ledgers]
+    ledgers = [ledger for written_ledgers in written for ledger in written_ledgers.ledgers]
     if not ledgers and not replaces:
         return
     done = chain.publish(
@@ -183,7 +183,9 @@ class LedgerStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the micro-batch unless an earlier attempt did."""
         written = _written(messages)
-        application = self._options.application or next((each.query_id for each in written), "")
+        application = self._options.application or next(
+            (ledgers.query_id for ledgers in written), ""
+        )
         publish(
             messages,
             self._options,
@@ -248,14 +250,14 @@ def _payloads(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def _written(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenLedgers]:
-    return [each for each in messages if isinstance(each, WrittenLedgers)]
+    return [message for message in messages if isinstance(message, WrittenLedgers)]
 
 
 def _withdraw(written: Sequence[WrittenLedgers], options: WriteOptions) -> None:
-    ledger_ids = [ledger.ledger_id for each in written for ledger in each.ledgers]
+    ledger_ids = [ledger.ledger_id for ledgers in written for ledger in ledgers.ledgers]
     if ledger_ids:
         chain = client_of(options.client).chain(options.chain)
         token = chain.info().creation_token
-        is_same = all(each.chain_token == token for each in written)
-        since = min(each.since_index for each in written) if is_same else 0
+        is_same = all(ledgers.chain_token == token for ledgers in written)
+        since = min(ledgers.since_index for ledgers in written) if is_same else 0
         chain.withdraw(ledger_ids, since_index=since)

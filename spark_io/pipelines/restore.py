@@ -86,7 +86,7 @@ def restore(
         number += 1
         published = handle.publish(linked, application=application, batch=number)
         if not published.is_new:
-            handle.withdraw([each.ledger_id for each in linked], since_index=0)
+            handle.withdraw([ledger.ledger_id for ledger in linked], since_index=0)
             raise SparkIoError(
                 f"another restore into chain {chain!r} runs at the same time: run this again"
             )
@@ -179,12 +179,12 @@ def _restored_ids(options: ClientOptions, chain: str) -> dict[int, int]:
     handle = client.chain(chain)
     info = handle.info()
     links = handle.links(info.first_index, info.next_index)
-    ids = [each.ledger_id for _, link in links if link is not None for each in link.ledgers]
+    ids = [ledger.ledger_id for _, link in links if link is not None for ledger in link.ledgers]
     found: dict[int, int] = {}
-    for each in client.ledger_infos(ids):
-        old = None if each is None else each.metadata.get(RESTORED_FROM)
-        if each is not None and isinstance(old, str):
-            found[int(old)] = int(each.id)
+    for ledger_info in client.ledger_infos(ids):
+        old = None if ledger_info is None else ledger_info.metadata.get(RESTORED_FROM)
+        if ledger_info is not None and isinstance(old, str):
+            found[int(old)] = int(ledger_info.id)
     return found
 
 

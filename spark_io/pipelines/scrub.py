@@ -90,7 +90,7 @@ def scrub(
         named = list(dict.fromkeys(ledger_ids))
         client = _client(metadata)
         infos = closed_ledgers(client, named, cannot_be="checked", are="scrubbed")
-        ids = [int(each.id) for each in infos]
+        ids = [int(info.id) for info in infos]
     count = max(1, min(len(ids), _tasks_most(spark)))
     rows = spark.createDataFrame([(each,) for each in ids], "ledger_id bigint")
     dealt = rows.repartitionByRange(count, "ledger_id")
@@ -182,7 +182,7 @@ async def _scrub_ledger(
         reports = await verify_replicas(pool, ledger, keys, last, _ignore)
     finally:
         pool.detach(ledger_id)
-    found = [each for report in reports for each in _of_report(ledger_id, report)]
+    found = [bad_range for report in reports for bad_range in _of_report(ledger_id, report)]
     return found + list(_short_fragments(ledger))
 
 
@@ -204,10 +204,10 @@ def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[BadRange]:
 
 def _short_fragments(ledger: LedgerMetadata) -> Iterator[BadRange]:
     """Yield the fragments of an in-sync ledger that have too few members."""
-    for each in copies_of(ledger):
-        if each.lacking_members and each.last_entry_id is not None:
-            why = f"{len(each.ensemble)} members of {each.wanted}"
-            first, last = int(each.first_entry_id), int(each.last_entry_id)
+    for copy in copies_of(ledger):
+        if copy.lacking_members and copy.last_entry_id is not None:
+            why = f"{len(copy.ensemble)} members of {copy.wanted}"
+            first, last = int(copy.first_entry_id), int(copy.last_entry_id)
             yield BadRange(int(ledger.ledger_id), first, last, "", UNDER_REPLICATED, why)
 
 

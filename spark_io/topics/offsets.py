@@ -60,8 +60,8 @@ class AbortedRecords:
 
     def __init__(self, ranges: Iterable[AbortedTransaction]) -> None:
         by_producer: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for each in ranges:
-            by_producer[each.producer_id].append((each.last_offset, each.first_offset))
+        for range_ in ranges:
+            by_producer[range_.producer_id].append((range_.last_offset, range_.first_offset))
         self._by_producer = {number: sorted(found) for number, found in by_producer.items()}
 
     def holds(self, producer_id: int, base_offset: int) -> bool:
@@ -130,7 +130,11 @@ def chosen_offsets(
         except ValueError as error:
             why = f"{text!r} is neither {EARLIEST} nor {LATEST} nor offsets such as {EXAMPLE}"
             raise OptionError(option, why) from error
-    unknown = [f"{each.topic}/{each.partition}" for each in given if each not in bounds]
+    unknown = [
+        f"{topic_partition.topic}/{topic_partition.partition}"
+        for topic_partition in given
+        if topic_partition not in bounds
+    ]
     if unknown:
         raise OptionError(option, f"partitions {unknown} are not among those that are read")
     check_option(option, "topic", recorded, present)
@@ -168,7 +172,9 @@ def _numbers(text: str) -> Offsets:
 
 def without_topics(offsets: Offsets, topics: Sequence[str]) -> Offsets:
     """Return the offsets of all other topics."""
-    return {each: offset for each, offset in offsets.items() if each.topic not in topics}
+    return {
+        partition: offset for partition, offset in offsets.items() if partition.topic not in topics
+    }
 
 
 def advanced(
@@ -180,9 +186,11 @@ def advanced(
     `start` is new and begins at its first offset.
     """
     begin = {partition: start.get(partition, each.start) for partition, each in bounds.items()}
-    left = [max(0, bounds[each].end - offset) for each, offset in begin.items()]
+    left = [max(0, bounds[partition].end - offset) for partition, offset in begin.items()]
     total = sum(left)
     taken = shares(left, total if offsets_max is None else min(total, offsets_max))
-    end: Offsets = {each: offset for each, offset in start.items() if each not in bounds}
+    end: Offsets = {
+        partition: offset for partition, offset in start.items() if partition not in bounds
+    }
     moved = zip(begin.items(), taken, strict=True)
     return end | {partition: offset + count for (partition, offset), count in moved}

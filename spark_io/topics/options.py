@@ -153,10 +153,10 @@ class TopicWriteOptions:
             raise OptionError("exactlyOnce", why)
         if application and not exactly_once:
             raise OptionError("txnAppId", "has no effect without exactlyOnce=true")
-        servers = [each.strip() for each in (given.text("bootstrapServers") or "").split(",")]
-        for each in filter(None, servers):
-            if not _SERVER.fullmatch(each):
-                why = f"{each!r} is not an address such as broker-1:9092"
+        servers = [part.strip() for part in (given.text("bootstrapServers") or "").split(",")]
+        for server in filter(None, servers):
+            if not _SERVER.fullmatch(server):
+                why = f"{server!r} is not an address such as broker-1:9092"
                 raise OptionError("bootstrapServers", why)
         return cls(
             client=client_options(given),
@@ -176,7 +176,7 @@ def _topics(given: OptionReader) -> tuple[str, ...]:
         raise OptionError(
             "topic", "missing: name a topic, or several separated by commas (as subscribe)"
         )
-    names = dict.fromkeys(_checked(each.strip()) for each in text.split(","))
+    names = dict.fromkeys(_checked(part.strip()) for part in text.split(","))
     if len(names) > TOPICS_MAX:
         raise OptionError("topic", f"{len(names)} topics: name at most {TOPICS_MAX}")
     return tuple(names)
@@ -215,6 +215,6 @@ def own_names(options: Mapping[str, str]) -> dict[str, str]:
 def _refuse_absent(name: str) -> None:
     why = ABSENT.get(name.lower())
     if why is None and name.lower().startswith(_PREFIX):
-        why = f"{_OTHER}; of Kafka's there are {[each for each in ALIASES if _PREFIX in each]}"
+        why = f"{_OTHER}; of Kafka's there are {[alias for alias in ALIASES if _PREFIX in alias]}"
     if why is not None:
         raise OptionError(name, why)

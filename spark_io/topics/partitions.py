@@ -351,7 +351,7 @@ class PartitionView:
                 end = state.stable_offset if self._is_committed else state.next_offset
                 break
         self.now = self._as_of_now(Bounds(start, max(start, end)))
-        for ledger_id in [each for each in self._readers if each not in used]:
+        for ledger_id in [reader for reader in self._readers if reader not in used]:
             await self._readers.pop(ledger_id).aclose()
 
     def _as_of_now(self, bounds: Bounds) -> PartitionNow:
@@ -463,7 +463,7 @@ class TopicsView:
                 committed = self._is_committed
                 new.append(PartitionView(self._services, partition, key, is_committed=committed))
         ends = await asyncio.gather(*[self._start(view) for view in new], return_exceptions=True)
-        failure = next((each for each in ends if each is not None), None)
+        failure = next((end for end in ends if end is not None), None)
         if failure is not None:
             for view in new:
                 await view.aclose()

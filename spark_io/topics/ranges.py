@@ -78,8 +78,12 @@ class RangeFinder:
             view, now, (first_offset, end_offset), is_end_certain=is_end_certain
         )
         wanted = [
-            (each, max(first, each.base_offset), min(end, now.end_of(each)))
-            for each in now.segments
+            (
+                partition_segment,
+                max(first, partition_segment.base_offset),
+                min(end, now.end_of(partition_segment)),
+            )
+            for partition_segment in now.segments
         ]
         wanted = [each for each in wanted if each[1] < each[2]]
         before = await older_aborted(now.older, first, end, self._page_of)
@@ -124,9 +128,9 @@ class RangeFinder:
             first_offset=first,
             end_offset=end,
             aborted=tuple(
-                each
-                for each in (*before, *now.aborted)
-                if each.first_offset < end and each.last_offset >= first
+                transaction
+                for transaction in (*before, *now.aborted)
+                if transaction.first_offset < end and transaction.last_offset >= first
             ),
         )
 

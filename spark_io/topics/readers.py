@@ -65,12 +65,12 @@ async def find_ranges(
     """Return the ranges between offsets of some partitions, in their order."""
     found = await asyncio.gather(
         *[
-            finder.find(each, start[partition], end[partition])
-            for partition, each in view.partitions.items()
+            finder.find(partition_view, start[partition], end[partition])
+            for partition, partition_view in view.partitions.items()
             if start[partition] < end[partition]
         ]
     )
-    return [each for ranges in found for each in ranges]
+    return [range_ for ranges in found for range_ in ranges]
 
 
 class _TopicReader(RangeReader[TopicReadOptions]):
@@ -80,7 +80,7 @@ class _TopicReader(RangeReader[TopicReadOptions]):
         return tuple(ranges)
 
     def _rows(self, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
-        ranges = (each for each in wanted.ranges if isinstance(each, TopicRange))
+        ranges = (range_ for range_ in wanted.ranges if isinstance(range_, TopicRange))
         return read_topic_ranges(ranges, self._options)
 
 
@@ -137,7 +137,7 @@ class FollowedTopics(FollowedSource):
 
     def latest(self) -> Offset:
         """Return the readable end of each partition."""
-        ends = {partition: each.end for partition, each in self._view.bounds.items()}
+        ends = {partition: bounds.end for partition, bounds in self._view.bounds.items()}
         return with_identities(as_json(ends), self._view.identities)
 
     def advance(self, start: Mapping[str, object], end: Offset, limits: MicroBatchLimits) -> Offset:
@@ -191,9 +191,9 @@ class FollowedTopics(FollowedSource):
         Raises OffsetError.
         """
         unread = [
-            f"{each.topic}/{each.partition}"
-            for each, offset in end.items()
-            if each not in self._view.partitions and start.get(each, 0) < offset
+            f"{partition.topic}/{partition.partition}"
+            for partition, offset in end.items()
+            if partition not in self._view.partitions and start.get(partition, 0) < offset
         ]
         if not unread:
             return
@@ -213,7 +213,7 @@ class FollowedTopics(FollowedSource):
         """
         positions, recorded = separated(stored)
         offsets = offsets_of(positions)
-        changed = self._check.recreated(recorded, dict.fromkeys(each.topic for each in offsets))
+        changed = self._check.recreated(recorded, dict.fromkeys(offset.topic for offset in offsets))
         return without_topics(offsets, changed), changed
 
     async def _begin(self, services: TopicServices) -> TopicsView:

@@ -45,8 +45,8 @@ def read_topic_ranges(
     RecordsUnreadableError.
     """
     client = client_of(options.client)
-    for each in ranges:
-        yield from _RangeReading(each, options).read(client)
+    for range_ in ranges:
+        yield from _RangeReading(range_, options).read(client)
 
 
 class _RangeReading:

@@ -167,8 +167,8 @@ class RecordColumns:
             if position != end:
                 return False
         base_offset, first_ms = header.base_offset, header.first_timestamp_ms
-        self.offsets.extend([base_offset + (each >> 1) for each in offsets])
-        self.timestamps_ms.extend([first_ms + ((each >> 1) ^ -(each & 1)) for each in times])
+        self.offsets.extend([base_offset + (offset >> 1) for offset in offsets])
+        self.timestamps_ms.extend([first_ms + ((time >> 1) ^ -(time & 1)) for time in times])
         return position == len(data) and not signs & 1
 
     def _take_headers(self, data: bytes, position: int) -> int:
@@ -242,7 +242,7 @@ class TopicRows:
         columns.add(header, data, first_offset, end_offset)
         is_packed = header.compression is not Compression.NONE
         values = columns.values[start:] if is_packed else ()
-        self._bytes += len(data) + sum(len(each) for each in values if each is not None)
+        self._bytes += len(data) + sum(len(value) for value in values if value is not None)
         if self._bytes >= self._bytes_wanted or len(self._columns) >= ROWS_PER_BATCH_MAX:
             yield from self.finish()
 
@@ -276,7 +276,10 @@ def _timestamps(values_ms: "array[int]") -> pa.Array:
         return _numbers(_TIMESTAMP_MS, values_ms).cast(_TIMESTAMP)
     except pa.ArrowInvalid:
         microseconds = (each * 1_000 for each in values_ms)
-        bounded = [max(-TIMESTAMP_US_MAX, min(TIMESTAMP_US_MAX, each)) for each in microseconds]
+        bounded = [
+            max(-TIMESTAMP_US_MAX, min(TIMESTAMP_US_MAX, microsecond))
+            for microsecond in microseconds
+        ]
         return _numbers(_TIMESTAMP, array("q", bounded))
 
 
@@ -289,7 +292,7 @@ def _headers(columns: RecordColumns) -> pa.Array:
     if not found:
         return pa.nulls(count, _HEADERS)
     rows = [found.get(row) for row in range(count)]
-    flat = list(chain.from_iterable(each for each in rows if each is not None))
+    flat = list(chain.from_iterable(row for row in rows if row is not None))
     items = pa.StructArray.from_arrays(
         [
             pa.array([name for name, _ in flat], pa.string()),
@@ -297,10 +300,10 @@ def _headers(columns: RecordColumns) -> pa.Array:
         ],
         fields=list(_HEADER),
     )
-    ends = array("i", accumulate((len(each) if each else 0 for each in rows), initial=0))
+    ends = array("i", accumulate((len(row) if row else 0 for row in rows), initial=0))
     return pa.ListArray.from_arrays(
         _numbers(pa.int32(), ends),
         items,
         type=_HEADERS,
-        mask=pa.array([each is None for each in rows], pa.bool_()),
+        mask=pa.array([row is None for row in rows], pa.bool_()),
     )

@@ -356,7 +356,7 @@ def append_once(
     """Append the rows of all tasks, in the order of the tasks, unless this batch was appended
     before. Raises TransactionError, TooManyRowsError.
     """
-    streams = [each.stream for each in held if each.stream]
+    streams = [rows.stream for rows in held if rows.stream]
     _require_room(sum(map(len, streams)))
     if not streams:
         return
@@ -488,7 +488,7 @@ class OnceStreamWriter(_OnceWriter, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Append the micro-batch unless an earlier attempt did."""
         held = _held(messages)
-        application = self._options.application or next((each.query_id for each in held), "")
+        application = self._options.application or next((rows.query_id for rows in held), "")
         if held and not application:
             why = "missing: Spark did not give the id of the streaming query"
             raise OptionError("txnAppId", why)
@@ -499,4 +499,4 @@ class OnceStreamWriter(_OnceWriter, DataSourceStreamArrowWriter):
 
 
 def _held(messages: Sequence[WriterCommitMessage | None]) -> list[HeldRows]:
-    return [each for each in messages if isinstance(each, HeldRows)]
+    return [message for message in messages if isinstance(message, HeldRows)]

@@ -83,22 +83,28 @@ async def sample_cluster(hostile: Sequence[str] = HOSTILE) -> AsyncIterator[Samp
 async def _changed(cluster: LocalCluster, client: LedgerClient) -> int:
     """Write a ledger whose first bookie is killed, and starts again afterwards."""
     async with client.create_ledger(Quorum(3, 3, 2), metadata={"job": "nightly-export"}) as ledger:
-        await ledger.append_many([b'{"order": %d, "state": "paid"}' % each for each in range(400)])
+        await ledger.append_many(
+            [b'{"order": %d, "state": "paid"}' % number for number in range(400)]
+        )
         killed = await _complete_bookie(cluster, client, ledger.id, 399)
         killed.kill()
-        await ledger.append_many([b'{"order": %d, "state": "sent"}' % each for each in range(300)])
+        await ledger.append_many(
+            [b'{"order": %d, "state": "sent"}' % number for number in range(300)]
+        )
         await killed.restart()
-        await ledger.append_many([b'{"order": %d, "state": "kept"}' % each for each in range(200)])
+        await ledger.append_many(
+            [b'{"order": %d, "state": "kept"}' % number for number in range(200)]
+        )
     return ledger.id
 
 
 async def _short(cluster: LocalCluster, client: LedgerClient) -> int:
     """Write a ledger whose last entries one bookie misses."""
     async with client.create_ledger(Quorum(3, 3, 2), metadata={"job": "audit"}) as ledger:
-        await ledger.append_many([b"line %d" % each for each in range(900)])
+        await ledger.append_many([b"line %d" % number for number in range(900)])
         killed = await _complete_bookie(cluster, client, ledger.id, 899)
         killed.kill()
-        await ledger.append_many([b"line %d" % each for each in range(900, 1_000)])
+        await ledger.append_many([b"line %d" % number for number in range(900, 1_000)])
     await killed.restart()
     return ledger.id
 
@@ -108,7 +114,9 @@ async def _complete_bookie(
 ) -> LocalBookie:
     """Return the first bookie of an open ledger once it has stored an entry."""
     ensemble = (await client.ledger_info(ledger_id)).fragments[-1].ensemble
-    bookie = next(each for each in cluster.bookies if each.id == ensemble[0])
+    bookie = next(
+        local_bookie for local_bookie in cluster.bookies if local_bookie.id == ensemble[0]
+    )
     wanted = {"ledger_id": ledger_id, "status": "ok", "ranges": [[0, last]], "complete": True}
     async with asyncio.timeout(WAIT_S):
         url = f"{bookie.admin_url}/api/v1/ledgers/{ledger_id}/entries"
@@ -119,14 +127,14 @@ async def _complete_bookie(
 
 async def _striped(client: LedgerClient) -> int:
     async with client.create_ledger(Quorum(4, 2, 2)) as ledger:
-        await ledger.append_many([b"striped %d" % each for each in range(40)])
+        await ledger.append_many([b"striped %d" % number for number in range(40)])
     return ledger.id
 
 
 async def _hostile(client: LedgerClient, texts: Sequence[str]) -> int:
-    names = {each: each for each in texts}
+    names = {text: text for text in texts}
     async with client.create_ledger(Quorum(3, 2, 2), metadata=names) as ledger:
-        await ledger.append_many([each.encode() for each in (*texts, REVERSED)])
+        await ledger.append_many([text.encode() for text in (*texts, REVERSED)])
     return ledger.id
 
 
@@ -137,9 +145,9 @@ async def _locked(client: LedgerClient) -> int:
 
 
 def _fill_topics(address: str, hostile: Sequence[str]) -> None:
-    for each in TOPICS:
+    for topic in TOPICS:
         counts = ("--partitions", "3", "--replication", "2")
-        done = run_quire("topic", "create", each, *counts, "--bootstrap", address)
+        done = run_quire("topic", "create", topic, *counts, "--bootstrap", address)
         assert done.returncode == 0, done.stderr.decode()
     producer = KafkaProducer(bootstrap_servers=address, client_id=IMAGE, acks="all")
     for number in range(RECORDS):
@@ -157,9 +165,9 @@ def _fill_topics(address: str, hostile: Sequence[str]) -> None:
 def _commit(address: str, group: str) -> None:
     """Commit an offset of a group, and leave it."""
     consumer = KafkaConsumer(bootstrap_servers=address, group_id=group, client_id=ATTRIBUTE)
-    places = [TopicPartition(TOPIC, each) for each in range(3)]
+    places = [TopicPartition(TOPIC, number) for number in range(3)]
     consumer.assign(places)
-    consumer.commit({each: OffsetAndMetadata(4 + each.partition, "", -1) for each in places})
+    consumer.commit({place: OffsetAndMetadata(4 + place.partition, "", -1) for place in places})
     consumer.close(autocommit=False)
 
 

@@ -57,14 +57,14 @@ async def write_pictures() -> None:
         sample_cluster(hostile=()) as sample,
         running_console(sample.cluster.metadata_uri, "--survey-every-s", "1") as console,
     ):
-        for each in pictures(sample):
-            size = (WIDTH, each.height)
-            async with watched_page(browser, console, scheme=each.scheme, size=size) as window:
+        for picture in pictures(sample):
+            size = (WIDTH, picture.height)
+            async with watched_page(browser, console, scheme=picture.scheme, size=size) as window:
                 await _wait_for_check(window)
-                await window.open(each.path)
+                await window.open(picture.path)
                 small = quantised(await window.page.screenshot())
-            assert len(small) <= BYTES_MAX, f"{each.name} has {len(small)} bytes"
-            (DIRECTORY / f"{each.name}.png").write_bytes(small)
+            assert len(small) <= BYTES_MAX, f"{picture.name} has {len(small)} bytes"
+            (DIRECTORY / f"{picture.name}.png").write_bytes(small)
 
 
 async def _wait_for_check(window: WatchedPage) -> None:

@@ -89,7 +89,7 @@ async def test_pages_with_errors_are_accessible(browser: Browser, console: Runni
 async def test_the_list_of_pages_is_complete(sample: SampleCluster) -> None:
     listed = {route for route, _ in page_list(sample)} | set(NOT_HTML)
     context, guard = object.__new__(ConsoleContext), object.__new__(Guard)
-    served = {each.path for each in routes(context, guard) if each.method == "GET"}
+    served = {route.path for route in routes(context, guard) if route.method == "GET"}
     assert served - {"/{rest:.*}"} - listed == set()
 
 

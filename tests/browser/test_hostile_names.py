@@ -17,8 +17,8 @@ async def test_no_page_runs_them(
     groups = [f"/groups/{quote(each, safe='')}" for each in HOSTILE]
     queries = [quote(each) for each in HOSTILE]
     echoed = [
-        address.format(each)
-        for each in queries
+        address.format(query)
+        for query in queries
         for address in (
             "/ledgers?from={}",
             "/if-lost?bookie={}",
@@ -80,4 +80,4 @@ async def test_a_violation_of_the_policy_is_noticed(
             "'<img src=/static/icon.svg onerror=alert(1) onload=alert(2)>')"
         )
         await window.page.wait_for_function("document.querySelector('main img').complete")
-        assert any("Content Security Policy" in each for each in window.problems)
+        assert any("Content Security Policy" in problem for problem in window.problems)

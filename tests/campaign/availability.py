@@ -49,11 +49,11 @@ def unexplained(
     errors: Sequence[WriterError], faults: Sequence[FaultTime], setting: Setting
 ) -> list[str]:
     """Return a complaint for each error that no fault explains."""
-    judged = [each for each in errors if each.doing != RECOVERING]
+    judged = [error for error in errors if error.doing != RECOVERING]
     return [
-        f"ledger {each.ledger_id}: {each.doing} failed without need: {each.error}: {each.text}"
-        for each in judged
-        if not is_explained(each, faults, setting)
+        f"ledger {error.ledger_id}: {error.doing} failed without need: {error.error}: {error.text}"
+        for error in judged
+        if not is_explained(error, faults, setting)
     ]
 
 
@@ -76,7 +76,7 @@ def is_explained(error: WriterError, faults: Sequence[FaultTime], setting: Setti
 
 def hit_within(faults: Sequence[FaultTime], began: float, ended: float) -> list[str]:
     """Return the parts that had a fault at some moment of a time."""
-    hit = [each.part for each in faults if each.began <= ended and each.ended >= began]
+    hit = [fault.part for fault in faults if fault.began <= ended and fault.ended >= began]
     return list(dict.fromkeys(hit))
 
 

@@ -71,9 +71,9 @@ class CheckReport:
     def as_json(self) -> dict[str, Any]:
         """Return the report as the JSON object that is printed."""
         kinds: Counter[str] = Counter()
-        for each in self.violations:
-            kinds[each.kind] += each.count
-        shown = [asdict(each) for each in self.violations[:VIOLATIONS_SHOWN_MAX]]
+        for violation in self.violations:
+            kinds[violation.kind] += violation.count
+        shown = [asdict(violation) for violation in self.violations[:VIOLATIONS_SHOWN_MAX]]
         counts = {name: getattr(self, name) for name in self.__slots__ if name != "violations"}
         return counts | {"broken": dict(kinds), "violations": shown}
 
@@ -106,18 +106,20 @@ class Checker:
             metadata = await self._direct.metadata(history.ledger_id)
         found = await self._read(metadata)
         copies = await self._copies(metadata, found)
-        members = {each: None for part in metadata.fragments for each in part.ensemble}
-        gone_count = sum(each in self._gone for each in members)
+        members = {bookie: None for part in metadata.fragments for bookie in part.ensemble}
+        gone_count = sum(member in self._gone for member in members)
         digests = {
-            (each.first, each.last): digest_of(*found.of(each.first, each.last))
-            for each in history.acked
-            if each.last < found.count
+            (acked_range.first, acked_range.last): digest_of(
+                *found.of(acked_range.first, acked_range.last)
+            )
+            for acked_range in history.acked
+            if acked_range.last < found.count
         }
         evidence = Evidence(
             state=metadata.state.value,
             last_entry_id=metadata.last_entry_id,
             length=metadata.length,
-            fragment_firsts=tuple(each.first_entry_id for each in metadata.fragments),
+            fragment_firsts=tuple(fragment.first_entry_id for fragment in metadata.fragments),
             ack_quorum=metadata.quorum.ack_quorum - gone_count,
             read_digests=digests,
             read_bytes=len(found.data),
@@ -140,7 +142,7 @@ class Checker:
         if not metadata.quorum.is_in_sync:
             return ()
         parts = [part.ensemble for part in metadata.fragments]
-        return tuple(sum(each not in self._gone for each in members) for members in parts)
+        return tuple(sum(member not in self._gone for member in members) for members in parts)
 
     async def _read(self, metadata: LedgerMetadata) -> LedgerBytes:
         found = LedgerBytes()

@@ -107,7 +107,7 @@ class Writing:
 
     async def _append_many(self, payloads: list[bytes]) -> bool:
         """Append entries while no other append is under way, so that their ids are known."""
-        first, values = self._ledger.last_pushed + 1, [value_of(each) for each in payloads]
+        first, values = self._ledger.last_pushed + 1, [value_of(payload) for payload in payloads]
         operation = self._began(now_ns(), first, values)
         self._file.write(operation)
         try:

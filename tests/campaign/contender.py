@@ -66,7 +66,7 @@ class Contender:
         await asyncio.gather(
             self._write_ledgers(Random(f"{seed}/writer")),
             self._recover_ledgers(Random(f"{seed}/recoverer")),
-            *(self._read_ledgers(Random(f"{seed}/reader {each}")) for each in range(READERS)),
+            *(self._read_ledgers(Random(f"{seed}/reader {number}")) for number in range(READERS)),
         )
 
     async def finish(self) -> None:

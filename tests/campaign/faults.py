@@ -192,7 +192,7 @@ class FaultInjector:
 
     def _choose(self, group: Group, ensemble: tuple[str, ...]) -> Server | None:
         """Return a healthy server, unless the maximum number already has a fault."""
-        well = [each for each in group.servers if each.name not in self._faulty]
+        well = [server for server in group.servers if server.name not in self._faulty]
         aimed = [each for each in well if not ensemble or each.id in ensemble]
         # drawn in any case: the seed alone decides the plan
         chosen = self._rng.choice(aimed) if aimed else None

@@ -121,12 +121,16 @@ class History:
     def acked_count(self) -> int:
         """Number of acknowledged entries."""
         ledgers = self.ledgers.values()
-        return sum(each.last - each.first + 1 for ledger in ledgers for each in ledger.acked)
+        return sum(
+            acked_range.last - acked_range.first + 1
+            for ledger in ledgers
+            for acked_range in ledger.acked
+        )
 
     @property
     def ensembles(self) -> list[tuple[str, ...]]:
         """For each ledger that is being written, the bookies that its writer sends to."""
-        return [each.ensemble for each in self.ledgers.values() if each.ended is None]
+        return [ledger.ensemble for ledger in self.ledgers.values() if ledger.ended is None]
 
     @property
     def unended(self) -> list[int]:

@@ -93,7 +93,7 @@ def _judge_end(history: LedgerHistory, evidence: Evidence, report: Reporter) -> 
     if evidence.state != "closed" or last is None:
         report("not closed", 1, f"its state is {evidence.state}")
         return
-    beyond = max([history.lac, *(each.last for each in history.acked)]) - last
+    beyond = max([history.lac, *(acked_range.last for acked_range in history.acked)]) - last
     report("lost", max(0, beyond), f"closed at {last}, before the last acknowledged entry")
     if history.end_last is not None and history.end_last != last:
         text = f"was told to end at {history.end_last}, and ends at {last}"
@@ -107,15 +107,18 @@ def _judge_end(history: LedgerHistory, evidence: Evidence, report: Reporter) -> 
 
 
 def _judge_acked(history: LedgerHistory, evidence: Evidence, report: Reporter) -> None:
-    ranges = sorted((each.first, each.last) for each in history.acked)
+    ranges = sorted((acked_range.first, acked_range.last) for acked_range in history.acked)
     twice = sum(max(0, before[1] - after[0] + 1) for before, after in pairwise(ranges))
     report("duplicate", twice, "ids that were given to two appends")
-    for each in history.acked:
-        size, name = each.last - each.first + 1, f"entries {each.first}..{each.last}"
-        digest = evidence.read_digests.get((each.first, each.last))
+    for acked_range in history.acked:
+        size, name = (
+            acked_range.last - acked_range.first + 1,
+            f"entries {acked_range.first}..{acked_range.last}",
+        )
+        digest = evidence.read_digests.get((acked_range.first, acked_range.last))
         if digest is None:
             report("lost", size, f"{name} were acknowledged and cannot be read")
-        elif digest != each.digest:
+        elif digest != acked_range.digest:
             report("changed", size, f"{name} are not what was acknowledged")
 
 
@@ -128,10 +131,10 @@ def _judge_copies(history: LedgerHistory, evidence: Evidence, report: Reporter) 
         if history.is_closed_by_writer and copies.bookie_id not in history.members:
             text = f"not held {where}, which only repair made a member: {_few(copies.missing)}"
             report("incomplete", _count(copies.missing), text)
-    confirmed = max([history.lac, *(each.last for each in history.acked)])
+    confirmed = max([history.lac, *(acked_range.last for acked_range in history.acked)])
     if confirmed < 0:
         return
-    valid = [each.valid for each in evidence.copies]
+    valid = [copy.valid for copy in evidence.copies]
     for within, wanted in _copies_wanted(evidence, confirmed):
         thin = covered_less_than(wanted, within, valid)
         text = f"fewer than {wanted} valid copies of acknowledged entries: {_few(thin)}"

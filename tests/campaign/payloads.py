@@ -64,4 +64,4 @@ def digest_of(lengths: Sequence[int], data: bytes | bytearray | memoryview) -> s
 
 def digest_of_payloads(payloads: Sequence[bytes]) -> str:
     """Return the digest of these entries."""
-    return digest_of([len(each) for each in payloads], b"".join(payloads))
+    return digest_of([len(payload) for payload in payloads], b"".join(payloads))

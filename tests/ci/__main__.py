@@ -268,15 +268,15 @@ def _run_alone(outcome: Outcome, first: Ended, end_s: float) -> None:
 def report(outcomes: Sequence[Outcome]) -> str:
     """Return the table of all stages, and what failed in each that failed."""
     lines = ["", f"{'stage':22} {'seconds':>8}"]
-    for each in outcomes:
-        lines.append(each.row)
-        if each.depends_on_load:
-            lines += [f"  DEPENDS ON LOAD: {test}" for test in each.depends_on_load]
-            lines += [f"  | {line}" for line in each.end]
-    lines.append(f"{'in all':22} {sum(each.seconds for each in outcomes):8.0f}")
-    for each in outcomes:
-        if each.is_run and not each.has_passed:
-            lines += _failure(each)
+    for outcome in outcomes:
+        lines.append(outcome.row)
+        if outcome.depends_on_load:
+            lines += [f"  DEPENDS ON LOAD: {test}" for test in outcome.depends_on_load]
+            lines += [f"  | {line}" for line in outcome.end]
+    lines.append(f"{'in all':22} {sum(outcome.seconds for outcome in outcomes):8.0f}")
+    for outcome in outcomes:
+        if outcome.is_run and not outcome.has_passed:
+            lines += _failure(outcome)
     return "\n".join(lines)
 
 
@@ -299,10 +299,10 @@ def main() -> int:
     date_s = int(_git("show", "-s", "--format=%ct", "HEAD"))
     before = _git("rev-list", "-1", f"--before={date_s - TOUCHED_S}", "HEAD") or head
     everything = stages(given.seed or head, before)
-    unknown = set(given.only) - {each.name for each in everything}
+    unknown = set(given.only) - {stage.name for stage in everything}
     if unknown:
         parser.error(f"no stage is called {', '.join(sorted(unknown))}")
-    chosen = [each for each in everything if not given.only or each.name in given.only]
+    chosen = [stage for stage in everything if not given.only or stage.name in given.only]
     signal.signal(signal.SIGTERM, _end)
     adopt_orphans()
     return 0 if run_all(chosen, time.monotonic() + ALL_S) else 1
@@ -324,7 +324,7 @@ def run_all(chosen: Sequence[Stage], end_s: float) -> bool:
         left = chosen[len(outcomes) :]
         outcomes += [Outcome(each, False, 0.0, note="ended", is_run=False) for each in left]
         _print(report(outcomes))
-    return all(each.has_passed for each in outcomes)
+    return all(outcome.has_passed for outcome in outcomes)
 
 
 def has_browser() -> bool:

@@ -205,9 +205,9 @@ class MetadataStoreContract(MetadataWatchContract):
 
     async def test_reads_together_have_their_own_results(self, service: StoreService) -> None:
         store = await service.connect()
-        values = {f"/{each}": bytes([each]) * VALUE_BYTES_MAX for each in range(8)}
-        values |= {f"/small-{each}": b"%d" % each for each in range(200)}
-        await asyncio.gather(*[store.create(*each) for each in values.items()])
+        values = {f"/{number}": bytes([number]) * VALUE_BYTES_MAX for number in range(8)}
+        values |= {f"/small-{number}": b"%d" % number for number in range(200)}
+        await asyncio.gather(*[store.create(*value) for value in values.items()])
         paths = ["/missing", *values, "/small-1/missing"]
         found = await asyncio.gather(*map(store.get, paths), return_exceptions=True)
         assert found[1:-1] == [Stored(value, Version(0)) for value in values.values()]
@@ -290,7 +290,7 @@ class MetadataStoreContract(MetadataWatchContract):
         await service.interrupt(store)
         await signal.wait()
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
-        assert [type(each) for each in reports] == [LookupError]
+        assert [type(report) for report in reports] == [LookupError]
 
     async def test_closed_store_refuses_calls(self, service: StoreService) -> None:
         store = await service.connect()

@@ -48,7 +48,10 @@ class RepairMetadataContract:
             await LifecycleStore(second, rng).change(A, Lifecycle.ACTIVE, "undrain", 8)
         await states.change(B, Lifecycle.LOST, "away for 600 s", 9)
         wanted = await states.get_all()
-        assert [each.state for each in wanted.values()] == [Lifecycle.REMOVED, Lifecycle.LOST]
+        assert [lifecycle.state for lifecycle in wanted.values()] == [
+            Lifecycle.REMOVED,
+            Lifecycle.LOST,
+        ]
         await eventually(lambda: dict(view.records) == wanted)
         await view.aclose()
 
@@ -105,7 +108,7 @@ class RepairMetadataContract:
             while other is None:
                 other = await there.claim(L, "worker-b", 7)
         await held.release()
-        assert [each.worker_id for each in await there.get_all()] == ["worker-b"]
+        assert [claim.worker_id for claim in await there.get_all()] == ["worker-b"]
         await other.release()
         assert await there.get_all() == []
 
@@ -123,7 +126,7 @@ class RepairMetadataContract:
         await elections[1].start()
         await eventually(lambda: elections[1].auditor_id == A)
         await service.expire(first)
-        await eventually(lambda: any(each.is_auditor for each in elections))
+        await eventually(lambda: any(auditor_election.is_auditor for auditor_election in elections))
         for election in elections:
             await election.aclose()
         await registrar.aclose()

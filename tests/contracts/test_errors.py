@@ -82,7 +82,7 @@ def sample(wanted: Any) -> object:
     if origin is typing.Literal:
         return arguments[-1]
     if origin in (typing.Union, types.UnionType):
-        return sample(next(each for each in arguments if each is not type(None)))
+        return sample(next(argument for argument in arguments if argument is not type(None)))
     if origin is Mapping:
         return {sample(arguments[0]): sample(arguments[1])}
     if origin is Sequence:
@@ -90,7 +90,7 @@ def sample(wanted: Any) -> object:
     if issubclass(wanted, Enum):
         return list(wanted)[-1]
     if issubclass(wanted, tuple):
-        return wanted(*(sample(each) for each in typing.get_type_hints(wanted).values()))
+        return wanted(*(sample(hint) for hint in typing.get_type_hints(wanted).values()))
     if issubclass(wanted, Exception):
         return wanted("what a library reported")
     return SAMPLES[wanted]
@@ -99,12 +99,12 @@ def sample(wanted: Any) -> object:
 def made(error: type[Exception]) -> Exception:
     """Return an instance with a value for every parameter, and with all that callers add."""
     parameters = inspect.signature(error.__init__).parameters.values()
-    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         instance = error("what failed, why, and the next step")
     else:
         hints = typing.get_type_hints(error.__init__)
-        named = [each for each in parameters if each.name != "self"]
-        values = {each.name: sample(hints[each.name]) for each in named}
+        named = [parameter for parameter in parameters if parameter.name != "self"]
+        values = {parameter.name: sample(hints[parameter.name]) for parameter in named}
         positional = [values[p.name] for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
         keywords = {p.name: values[p.name] for p in named if p.kind is p.KEYWORD_ONLY}
         instance = error(*positional, **keywords)
@@ -117,7 +117,7 @@ ERRORS: Final = sorted(errors(), key=lambda each: (each.__module__, each.__name_
 
 def test_the_errors_are_found() -> None:
     assert len(ERRORS) > 80
-    roots = {each.__module__.split(".")[0] for each in ERRORS}
+    roots = {error.__module__.split(".")[0] for error in ERRORS}
     assert roots == {*PACKAGES}
 
 

@@ -65,7 +65,7 @@ class TopicMetadataContract:
         with pytest.raises(TopicNotFoundError):
             await both[1].get("orders", fresh=True)
         again = await both[1].create(topic("orders", 2))
-        assert [each.leader_epoch for each in again.partitions] == [2, 2]
+        assert [partition.leader_epoch for partition in again.partitions] == [2, 2]
         assert await both[0].get("orders", fresh=True) == (again, 4)
 
     async def test_the_largest_topic_is_stored(self, service: StoreService) -> None:
@@ -86,7 +86,9 @@ class TopicMetadataContract:
         for index, name in enumerate(names):
             record, _ = await both[0].get(name, fresh=True)
             second = (2, 0) if index % 3 else (6, 1)
-            leaders = [(each.leader, each.leader_epoch) for each in record.partitions]
+            leaders = [
+                (partition.leader, partition.leader_epoch) for partition in record.partitions
+            ]
             assert leaders == [(5, 1), second]
 
     async def test_old_segments_of_a_partition_are_in_chunks(self, service: StoreService) -> None:
@@ -99,7 +101,7 @@ class TopicMetadataContract:
         record, version = await partitions.compare_and_set(KEY, record, version)
         assert record.has_chunks
         found = await partitions.segments(KEY, (await partitions.get(KEY))[0])
-        assert [each.ledger_id for each in found] == list(range(SEGMENTS_IN_RECORD_MAX + 1))
+        assert [segment.ledger_id for segment in found] == list(range(SEGMENTS_IN_RECORD_MAX + 1))
         record, dropped = await partitions.without_segments_below(KEY, record, 9_000)
         assert len(dropped) == 900
         record, version = await partitions.compare_and_set(KEY, record, version)
@@ -125,7 +127,9 @@ class TopicMetadataContract:
         await elections[1].start()
         await eventually(lambda: elections[1].controller_id == 1)
         await service.expire(first)
-        await eventually(lambda: any(each.is_controller for each in elections))
+        await eventually(
+            lambda: any(controller_election.is_controller for controller_election in elections)
+        )
         await eventually(lambda: list(directory.brokers) == [1])
         for election in elections:
             await election.aclose()

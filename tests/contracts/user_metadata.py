@@ -45,8 +45,8 @@ class UserMetadataContract:
             *[stores[i % 2].add("a", [credential(SHA_256, i)]) for i in range(6)],
             return_exceptions=True,
         )
-        assert sum(isinstance(each, UserExistsError) for each in done) == 5
-        winner = next(i for i, each in enumerate(done) if each is None)
+        assert sum(isinstance(exception, UserExistsError) for exception in done) == 5
+        winner = next(i for i, exception in enumerate(done) if exception is None)
         assert (await stores[0].get("a")).credentials == (credential(SHA_256, winner),)
 
     async def test_changes_at_once_keep_each_other(self, service: StoreService) -> None:
@@ -58,7 +58,7 @@ class UserMetadataContract:
         )
         assert (await one.get("a")).mechanisms == (SHA_256, SHA_512)
         removals = await asyncio.gather(one.remove("a"), other.remove("a"), return_exceptions=True)
-        assert sum(isinstance(each, UserNotFoundError) for each in removals) == 1
+        assert sum(isinstance(removal, UserNotFoundError) for removal in removals) == 1
         with pytest.raises(UserNotFoundError):
             await one.get("a")
 

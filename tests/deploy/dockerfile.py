@@ -35,7 +35,11 @@ def instructions() -> list[Instruction]:
 
 def run_steps(stage: str) -> list[str]:
     """Return the commands that a stage runs."""
-    return [each.text for each in instructions() if (each.stage, each.name) == (stage, "RUN")]
+    return [
+        instruction.text
+        for instruction in instructions()
+        if (instruction.stage, instruction.name) == (stage, "RUN")
+    ]
 
 
 def context_files() -> list[Path]:
@@ -49,4 +53,4 @@ def context_files() -> list[Path]:
         text=True,
         check=True,
     )
-    return [Path(each) for each in listing.stdout.split("\0") if each and (ROOT / each).is_file()]
+    return [Path(part) for part in listing.stdout.split("\0") if part and (ROOT / part).is_file()]

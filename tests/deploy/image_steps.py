@@ -56,12 +56,12 @@ class ImageDirectory:
         """Copy the files of a COPY instruction; `.` is the complete context."""
         *names, target = text.replace("/opt/", f"{self.opt}/").split()
         directory = self.source / target
-        for each in context_files() if names == ["."] else map(Path, names):
-            file = directory / each if names == ["."] else directory / each.name
+        for context_file in context_files() if names == ["."] else map(Path, names):
+            file = directory / context_file if names == ["."] else directory / context_file.name
             if names != ["."] and not text.endswith("/"):
                 file = directory
             file.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / each, file)
+            shutil.copyfile(ROOT / context_file, file)
 
 
 def main() -> int:

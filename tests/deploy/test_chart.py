@@ -32,15 +32,15 @@ def resources(name: str) -> list[Resource]:
 
 def pods(name: str) -> Iterator[tuple[str, Resource]]:
     """Yield the name and the specification of each pod."""
-    for each in resources(name):
-        if each["kind"] == "Pod":
-            yield each["metadata"]["name"], each["spec"]
-        elif each["kind"] in ("Deployment", "StatefulSet"):
-            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
+    for resource in resources(name):
+        if resource["kind"] == "Pod":
+            yield resource["metadata"]["name"], resource["spec"]
+        elif resource["kind"] in ("Deployment", "StatefulSet"):
+            yield resource["metadata"]["name"], resource["spec"]["template"]["spec"]
 
 
 def configuration(name: str) -> dict[str, str]:
-    (found,) = [each for each in resources(name) if each["kind"] == "ConfigMap"]
+    (found,) = [resource for resource in resources(name) if resource["kind"] == "ConfigMap"]
     data: dict[str, str] = found["data"]
     return data
 

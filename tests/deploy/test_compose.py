@@ -102,7 +102,7 @@ def test_each_service_has_its_own_keys_alone(tmp_path: Path) -> None:
         part = tls_directory(service)
         assert part is not None
         mounted = tmp_path / part
-        keys = {each.name for each in mounted.glob("*key*")}
+        keys = {path.name for path in mounted.glob("*key*")}
         assert keys <= {f"{own}-key.pem", f"{own}-keystore.pem"}, name
         assert bool(keys) == bool(own), name
         text = json.dumps(tomllib.loads(CONFIGURATION.read_text()).get(kind, {}))
@@ -142,11 +142,11 @@ def test_grafana_shows_the_dashboards() -> None:
     (provider,) = yaml.safe_load(boards.read_text())["providers"]
     directory = mounted_file(grafana, provider["options"]["path"])
     assert directory == ROOT / "monitoring" / "dashboards"
-    assert all(json.loads(each.read_text())["uid"] for each in directory.glob("*.json"))
+    assert all(json.loads(path.read_text())["uid"] for path in directory.glob("*.json"))
 
 
 def test_only_this_machine_reaches_the_published_ports() -> None:
-    ports = [port for each in services({}).values() for port in each.get("ports", ())]
+    ports = [port for service in services({}).values() for port in service.get("ports", ())]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
     networks = yaml.safe_load(FILE.read_text())["networks"]

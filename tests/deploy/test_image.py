@@ -42,10 +42,16 @@ def test_hadolint_finds_no_fault() -> None:
 
 
 def test_the_server_has_no_rights_of_root_and_stops_in_order() -> None:
-    found = {each.name: each.text for each in instructions() if each.stage == "server"}
+    found = {
+        instruction.name: instruction.text
+        for instruction in instructions()
+        if instruction.stage == "server"
+    }
     assert (found["USER"], found["STOPSIGNAL"]) == (USER, "SIGTERM")
     assert "org.opencontainers.image.licenses=" in found["LABEL"]
-    targets = [each.stage for each in instructions() if each.name == "HEALTHCHECK"]
+    targets = [
+        instruction.stage for instruction in instructions() if instruction.name == "HEALTHCHECK"
+    ]
     assert targets == ["zookeeper", "quire"], "each image, and `quire` is the last one"
 
 
@@ -60,16 +66,17 @@ def test_the_context_has_what_the_wheel_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     files = set(map(str, context_files()))
-    assert {each.partition("/")[0] for each in files} >= {*packages, "pyproject.toml", "LICENSE"}
-    for each in instructions():
-        if each.name == "COPY" and not each.text.startswith(("--from", ".")):
-            assert set(each.text.split()[:-1]) <= files
-    assert not [each for each in files if each.startswith(("tests/", ".git/"))]
+    assert {file.partition("/")[0] for file in files} >= {*packages, "pyproject.toml", "LICENSE"}
+    for instruction in instructions():
+        if instruction.name == "COPY" and not instruction.text.startswith(("--from", ".")):
+            assert set(instruction.text.split()[:-1]) <= files
+    assert not [file for file in files if file.startswith(("tests/", ".git/"))]
 
 
 def test_the_tool_that_builds_the_wheel_is_locked() -> None:
     locked = {
-        each.name: each for each in parse_lock((DEPLOY / "docker" / "build.lock").read_text())
+        package.name: package
+        for package in parse_lock((DEPLOY / "docker" / "build.lock").read_text())
     }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for text in project["build-system"]["requires"]:

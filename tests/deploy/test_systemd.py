@@ -24,7 +24,7 @@ def unit_of(path: Path) -> ConfigParser:
 
 
 def test_each_kind_of_server_has_a_unit() -> None:
-    assert [each.name for each in UNITS] == [
+    assert [unit.name for unit in UNITS] == [
         "quire-bookie@.service",
         "quire-broker.service",
         "quire-console.service",
@@ -47,7 +47,7 @@ def test_the_command_exists(path: Path) -> None:
 
 def test_a_start_that_reads_a_large_index_is_not_ended() -> None:
     """Without this, systemd ends a start after 90 s, and begins it again for ever."""
-    (path,) = (each for each in UNITS if each.name == "quire-bookie@.service")
+    (path,) = (unit for unit in UNITS if unit.name == "quire-bookie@.service")
     assert unit_of(path)["Service"]["TimeoutStartSec"] == "infinity"
 
 
@@ -56,9 +56,9 @@ def installed(tmp_path: Path) -> Path:
     """Return a directory with the units, whose program exists here."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    for each in UNITS:
-        name = each.name.replace("@.", "@disk1.")
-        (tmp_path / name).write_text(each.read_text().replace(PROGRAM, "/bin/true"))
+    for unit in UNITS:
+        name = unit.name.replace("@.", "@disk1.")
+        (tmp_path / name).write_text(unit.read_text().replace(PROGRAM, "/bin/true"))
     return tmp_path
 
 

@@ -208,8 +208,8 @@ async def aborting(run: Run) -> None:
     """Aborted transactions among others; fencing by a newer epoch."""
     topic = await run.topic("aborted", segment_ms=NEVER_ROLLED)
     one, two = Transactional(run, run.name("one")), Transactional(run, run.name("two"))
-    for each in (one, two):
-        await each.start()
+    for transactional in (one, two):
+        await transactional.start()
     await one.append(topic, b"1a", b"1b")
     await two.append(topic, b"2a")
     await one.append(topic, b"1c")

@@ -35,7 +35,7 @@ CAMPAIGNS: Final[dict[str, Callable[[Budget], Summary]]] = {
 
 def worst(summaries: Sequence[Summary]) -> int:
     """Return the exit status of several campaigns; broken guarantees come first."""
-    statuses = [each.status for each in summaries]
+    statuses = [summary.status for summary in summaries]
     return EXIT_BROKEN if EXIT_BROKEN in statuses else max(statuses)
 
 

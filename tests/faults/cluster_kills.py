@@ -66,7 +66,9 @@ class ClusterKills:
         report = await check_campaign(uri, history, seed, None, lambda _: None)
         summary.counts["fragments"] += report.fragments
         summary.counts["copies read"] += report.copies_read
-        summary.violations += [f"{each.kind}: {each.text}" for each in report.violations]
+        summary.violations += [
+            f"{violation.kind}: {violation.text}" for violation in report.violations
+        ]
 
     async def _do_cycle(self, cluster: LocalCluster, writer: WritingProcess) -> None:
         rng, counts = self._rng, self.summary.counts

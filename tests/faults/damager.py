@@ -77,7 +77,7 @@ class Damager:
 
     async def _make_ledgers(self) -> None:
         first = FIRST_ID + self._rng.getrandbits(48)
-        made = [LedgerId(first + each) for each in range(LEDGERS)]
+        made = [LedgerId(first + number) for number in range(LEDGERS)]
         await asyncio.gather(*map(self._make, made))
         self._unfenced += made
 

@@ -72,7 +72,9 @@ class PauseFenceResume:
         report = await check_campaign(uri, checked, seed, None, lambda _: None)
         summary.counts["ledgers read whole"] += len(checked.ledgers)
         summary.counts["copies read"] += report.copies_read
-        summary.violations += [f"{each.kind}: {each.text}" for each in report.violations]
+        summary.violations += [
+            f"{violation.kind}: {violation.text}" for violation in report.violations
+        ]
 
     async def _do_cycle(
         self, cluster: LocalCluster, other: LedgerClient, writer: WritingProcess
@@ -116,7 +118,7 @@ class PauseFenceResume:
         return info
 
     def _judge(self, info: LedgerInfo, ledger: LedgerHistory) -> None:
-        last = max([ledger.lac, *(each.last for each in ledger.acked)])
+        last = max([ledger.lac, *(acked_range.last for acked_range in ledger.acked)])
         end = info.last_entry_id
         self.summary.counts["taken over after an acknowledgement"] += bool(ledger.acked)
         if end is None or last > end:

@@ -91,12 +91,12 @@ class Promises:
     @property
     def added_count(self) -> int:
         """Number of entries that were acknowledged."""
-        return sum(len(each.added) for each in self.ledgers.values())
+        return sum(len(ledger.added) for ledger in self.ledgers.values())
 
     @property
     def fence_count(self) -> int:
         """Number of fences that were acknowledged."""
-        return sum(each.is_fenced for each in self.ledgers.values())
+        return sum(ledger.is_fenced for ledger in self.ledgers.values())
 
     def take(self, output: bytes) -> None:
         """Add complete lines of a writer's output; the last may be cut."""

@@ -94,7 +94,11 @@ class Proxy:
             connection.pump_answers(from_server),
             return_exceptions=True,
         )
-        self._writers = [each for each in self._writers if each not in (writer, to_server)]
+        self._writers = [
+            stream_writer
+            for stream_writer in self._writers
+            if stream_writer not in (writer, to_server)
+        ]
 
     async def hold(self) -> None:
         """Wait for the delay of a frame."""

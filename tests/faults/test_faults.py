@@ -16,9 +16,13 @@ from tests.faults.promises import Promises, batch_of, open_storage
 from tests.support.bookie.batches import make_batch
 from tests.support.bookie.storage_fixture import add
 
-pytestmark = [pytest.mark.integration, pytest.mark.long]
 REPOSITORY: Final = Path(__file__).parents[2]
-LIMIT_S: Final = 170
+LIMIT_S: Final = 900  # a guard against hangs, beside a load of 30 too
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long,
+    pytest.mark.timeout(LIMIT_S + 60),
+]
 LEDGER: Final = 3
 ENTRIES: Final = 4
 

@@ -130,7 +130,7 @@ class ZooKeeperLosses:
         ledger_id = list(writer.history.ledgers)[-1]
         info = await other.ledger_info(ledger_id)
         member = rng.choice(info.fragments[-1].ensemble)
-        bookie = next(each for each in cluster.bookies if each.id == member)
+        bookie = next(local_bookie for local_bookie in cluster.bookies if local_bookie.id == member)
         bookie.kill()
         return bookie
 
@@ -138,7 +138,9 @@ class ZooKeeperLosses:
         """Read all ledgers, and check whether metadata names only possible bookies."""
         summary = self.summary
         report = await check_campaign(uri, history, seed, None, lambda _: None)
-        summary.violations += [f"{each.kind}: {each.text}" for each in report.violations]
+        summary.violations += [
+            f"{violation.kind}: {violation.text}" for violation in report.violations
+        ]
         summary.violations += history.complaints
         counts = summary.counts
         counts["acknowledged entries"] += history.acked_count

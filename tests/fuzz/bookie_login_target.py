@@ -62,7 +62,10 @@ CLIENTS_PER_EPISODE: Final = 48
 MOVES_MAX: Final = 12
 SETTLE_S: Final = 0.001
 REFUSAL_S: Final = 0.2
-SALTED: Final = {each: salted_password(each, PASSWORD, SALT, ITERATIONS) for each in ScramMechanism}
+SALTED: Final = {
+    mechanism: salted_password(mechanism, PASSWORD, SALT, ITERATIONS)
+    for mechanism in ScramMechanism
+}
 """The slow part of the proofs, which is the same for each user of the tests."""
 
 
@@ -81,7 +84,7 @@ class _Episode(Visits):
     ) -> None:
         super().__init__(rng, tally, block, data)
         self.log.audit = SecretiveAudit(lambda: 0.0)
-        self.mutator = Mutator(rng, [encode_message(each) for each in REQUESTS])
+        self.mutator = Mutator(rng, [encode_message(request) for request in REQUESTS])
         self.recorded.append(b"n,,n=user,r=abc")
         self.storage: ManualStorage
         self.context: ServerContext
@@ -199,7 +202,13 @@ class _Talk:
             message = bytes(self._episode.mutator.mutate(message))[:SASL_BYTES_MAX]
         if rng.random() < 0.5:
             return ContinueLogin(message)
-        names = (*(each.value for each in ScramMechanism), "PLAIN", "OAUTHBEARER", "", "x" * 1_024)
+        names = (
+            *(mechanism.value for mechanism in ScramMechanism),
+            "PLAIN",
+            "OAUTHBEARER",
+            "",
+            "x" * 1_024,
+        )
         return BeginLogin(rng.choice(names), message)
 
     async def _ask(self) -> None:
@@ -240,7 +249,7 @@ class _Talk:
         sessions, session = self._episode.logins._sessions, self._connection._greeting._session
         assert sessions is not None
         is_own = session is not None and session.is_done and session.principal.name == user
-        sessions.revoke(user, [each.value for each in ScramMechanism])
+        sessions.revoke(user, [mechanism.value for mechanism in ScramMechanism])
         require(not is_own or self._transport.is_closing(), "a session ends with its password")
 
     def _frame(self, request: Request) -> bytes:

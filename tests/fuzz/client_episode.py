@@ -48,7 +48,7 @@ CALLS_MAX: Final = 12
 ADD_TIMEOUT_S: Final = 5.0
 END_S: Final = 12.0
 """Longer than every deadline: the adds' timeout, pings and their timeout."""
-_BODIES: Final = (*(encode_message(each) for each in REPLIES), *sample_answers(), *BATCHES)
+_BODIES: Final = (*(encode_message(reply) for reply in REPLIES), *sample_answers(), *BATCHES)
 
 
 @dataclass(slots=True)

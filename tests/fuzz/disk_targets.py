@@ -105,8 +105,8 @@ def _key(record: Record) -> Key:
 _STORED: Final = {
     key: None
     for data, number in [
-        *((each, 1) for each in SEGMENTS),
-        *((_record_of(each), 1) for each in BATCHES),
+        *((segment, 1) for segment in SEGMENTS),
+        *((_record_of(batch), 1) for batch in BATCHES),
         (_TWO, 2),
         (_CLEANED, 3),
     ]
@@ -225,7 +225,7 @@ def check_state(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
 def sample_cookies() -> tuple[bytes, ...]:
     """Return cookies' files."""
     record = CookieRecord(BookieId("bookie-7f"), bytes(range(16)), 1_700_000_000_000, 3, bytes(32))
-    return tuple(encode_cookie(each) for each in cookies_of(record, bytes(16), 4))
+    return tuple(encode_cookie(cookie) for cookie in cookies_of(record, bytes(16), 4))
 
 
 def check_cookie(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:

@@ -78,8 +78,8 @@ class Tally:
             self.largest_allocation_bytes, other.largest_allocation_bytes
         )
         self.findings_left_out += other.findings_left_out
-        for each in other.findings:
-            self.note(each)
+        for finding in other.findings:
+            self.note(finding)
 
     def as_json(self) -> dict[str, object]:
         """Return the form that is printed."""
@@ -89,7 +89,7 @@ class Tally:
 def describe(error: BaseException) -> tuple[str, tuple[str, ...]]:
     """Describe an error in one line, with the last places that it passed."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
-    places = tuple(f"{_short(each.filename)}:{each.lineno} {each.name}" for each in frames)
+    places = tuple(f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames)
     return f"{type(error).__name__}: {error}"[:300], places
 
 

@@ -103,7 +103,7 @@ HELLOS: Final = (
 
 def gateway_parsers() -> list[ParserTarget]:
     """Return the targets of the bytes of requests and replies."""
-    requests = tuple(each[LENGTH_BYTES:] for each in (*FRAMES, *HELLOS))
+    requests = tuple(frame[LENGTH_BYTES:] for frame in (*FRAMES, *HELLOS))
     replies = tuple(
         each[LENGTH_BYTES:]
         for each in (

@@ -79,7 +79,7 @@ class GoodClient:
                 batch.verify_crc()
                 batch.verify_digests(SEED)
                 require(batch.header.first_entry_id == at, "entries come in order")
-                found = [bytes(each) for each in batch.payload_views()]
+                found = [bytes(view) for view in batch.payload_views()]
                 require(found == self._stored[at : at + len(found)], "bytes are those stored")
                 at += len(found)
 

@@ -69,7 +69,9 @@ def _check_request(data: bytes, origin: bytes, is_sealed: bool) -> bool:
         if header.api_key == ApiKey.PRODUCE:
             produced = decode_produce(header.api_version, body)
             held = sum(
-                len(each.records or b"") for topic in produced.topics for each in topic.partitions
+                len(partition.records or b"")
+                for topic in produced.topics
+                for partition in topic.partitions
             )
             require(held <= len(data), "records are views of the frame")
         elif header.api_key == ApiKey.FETCH:
@@ -157,7 +159,7 @@ def _hostile_requests() -> list[bytes]:
 def _batches() -> list[bytearray]:
     rng = random.Random(12)
     few = [Record(0, 5, b"key", b"value", (("header", b"x"), ("", None)))]
-    many = [Record(9 + each, each, None, rng.randbytes(20) + bytes(60)) for each in range(12)]
+    many = [Record(9 + number, number, None, rng.randbytes(20) + bytes(60)) for number in range(12)]
     made = [build_batch(few, compression=kind) for kind in Compression]
     made += [
         build_batch(many, compression=kind, producer=Producer(5, 1, 2**31 - 3))
@@ -167,5 +169,5 @@ def _batches() -> list[bytearray]:
     return made
 
 
-BATCHES: Final = tuple(bytes(each) for each in _batches())
-KNOWN_BATCHES: Final = frozenset(each[CHECKED_START:] for each in BATCHES)
+BATCHES: Final = tuple(bytes(batch) for batch in _batches())
+KNOWN_BATCHES: Final = frozenset(batch[CHECKED_START:] for batch in BATCHES)

@@ -58,10 +58,10 @@ PLAIN_SHARE: Final = 0.04
 """Part of right proofs that use PLAIN: the check of a password takes 4 ms."""
 SCRAM: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 VERSIONS: Final = request_frame(ApiKey.API_VERSIONS, 0)
-REQUESTS: Final = tuple(len(each).to_bytes(4) + each for each in request_samples())
+REQUESTS: Final = tuple(len(sample).to_bytes(4) + sample for sample in request_samples())
 SALTED: Final = {
-    each.value: salted_password(ScramMechanism(each.value), PASSWORD, SALT, ITERATIONS)
-    for each in SCRAM
+    mechanism.value: salted_password(ScramMechanism(mechanism.value), PASSWORD, SALT, ITERATIONS)
+    for mechanism in SCRAM
 }
 """The slow part of the proofs, which is the same for each user of the tests."""
 

@@ -128,8 +128,8 @@ def run(shares: Sequence[Share], workers: int, seconds_max: float = math.inf) ->
 
 def _until(end: float, done: Iterator[Shared]) -> list[Shared]:
     kept: list[Shared] = []
-    for each in done:
-        kept.append(each)
+    for shared in done:
+        kept.append(shared)
         if time.monotonic() >= end:
             break
     return kept
@@ -139,11 +139,11 @@ def summarise(done: Sequence[Shared], elapsed_s: float, seed: int) -> dict[str, 
     """Return the results to print; `is_well` says whether there was no unknown finding."""
     tallies: dict[str, Tally] = {}
     cpu_s: dict[str, float] = {}
-    for each in done:
-        tallies.setdefault(each.target, Tally()).add(each.tally)
-        cpu_s[each.target] = cpu_s.get(each.target, 0.0) + each.cpu_s
+    for shared in done:
+        tallies.setdefault(shared.target, Tally()).add(shared.tally)
+        cpu_s[shared.target] = cpu_s.get(shared.target, 0.0) + shared.cpu_s
     frames = sum(tally.frames for tally in tallies.values())
-    growth = max((each.growth_bytes for each in done), default=0)
+    growth = max((shared.growth_bytes for shared in done), default=0)
     found = [finding for tally in tallies.values() for finding in tally.findings]
     known = [finding for finding in found if is_known(finding)]
     new = [finding for finding in found if not is_known(finding)]
@@ -164,7 +164,7 @@ def summarise(done: Sequence[Shared], elapsed_s: float, seed: int) -> dict[str, 
 def is_known(finding: Finding) -> bool:
     """Return whether a finding is of a known kind."""
     return any(
-        finding.target in each.targets and finding.what.startswith(each.what) for each in KNOWN
+        finding.target in known.targets and finding.what.startswith(known.what) for known in KNOWN
     )
 
 

@@ -100,7 +100,7 @@ def _answers(server: SaslExchange, messages: list[bytes]) -> list[bytes | SaslEr
 
 def _texts(answers: list[bytes | SaslError]) -> list[str | int]:
     """Return the texts of errors, and the lengths of answers."""
-    return [each.text if isinstance(each, SaslError) else len(each) for each in answers]
+    return [answer.text if isinstance(answer, SaslError) else len(answer) for answer in answers]
 
 
 def _at_once(answer: Awaitable[bytes]) -> bytes:
@@ -119,7 +119,7 @@ def _is_proved(mechanism: Mechanism, data: bytes, messages: list[bytes]) -> bool
             user, password = parse_plain(messages[0])
             return user in USERS and password == PASSWORD
         case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
-            return any(data[1:].startswith(each[1:]) for each in SAMPLES)
+            return any(data[1:].startswith(sample[1:]) for sample in SAMPLES)
         case Mechanism.OAUTHBEARER:
             return SIGNED.encode() in messages[0]
 
@@ -154,7 +154,9 @@ def _hostile() -> list[bytes]:
     ]
     nested = token_parts.encode(b"[" * 9_000)
     bearer = f"n,,\x01auth=Bearer {nested}.{nested}.AAAA\x01\x01".encode()
-    many = b"n,,\x01" + b"".join(b"%s=1\x01" % (b"x" * each) for each in range(1, 200)) + b"\x01"
+    many = (
+        b"n,,\x01" + b"".join(b"%s=1\x01" % (b"x" * number) for number in range(1, 200)) + b"\x01"
+    )
     return [
         *longest,
         b"\x03" + bearer,

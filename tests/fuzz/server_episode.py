@@ -86,7 +86,7 @@ CONFIG: Final = StorageConfig(
     queue_bytes_max=64 * KIB,
 )
 _UNANSWERED: Final = (AttachLedger, DetachLedger, ReportLac)
-_BODIES: Final = (*(encode_message(each) for each in REQUESTS), *BATCHES)
+_BODIES: Final = (*(encode_message(request) for request in REQUESTS), *BATCHES)
 
 
 async def _read_key() -> bytes | None:
@@ -129,7 +129,7 @@ class _Episode:
         await storage.close()
         background.cancel()
         ended = await asyncio.gather(background, return_exceptions=True)
-        stopped = [each for each in ended if isinstance(each, Exception)]
+        stopped = [exception for exception in ended if isinstance(exception, Exception)]
         for failure in [*self._log.failures, *loop.failures, *stopped]:
             self._note(failure, b"")
         loop.failures.clear()

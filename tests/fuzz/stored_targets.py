@@ -58,7 +58,7 @@ def sample_ledgers() -> tuple[bytes, ...]:
     closed = _closed(closed)
     owned = replace(open_ledger(), owner="User:CN=alice,O=example")
     return tuple(
-        encode_ledger_metadata(each) for each in (open_ledger(), recovering, closed, owned)
+        encode_ledger_metadata(metadata) for metadata in (open_ledger(), recovering, closed, owned)
     )
 
 
@@ -103,7 +103,7 @@ def check_export(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
         blocks = list(reader.blocks())
     except DamagedFileError:
         return False
-    is_genuine = any(data.startswith(each) for each in EXPORTS)
+    is_genuine = any(data.startswith(export) for export in EXPORTS)
     require(is_sealed or is_genuine, "a damaged file was taken for a whole one")
     stream = io.BytesIO()
     writer = LedgerFileWriter(stream, reader.header)

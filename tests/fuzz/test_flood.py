@@ -43,7 +43,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[FloodKind, Sample]
     )
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in done.stdout.splitlines()]
-    return {FloodKind(each["case"]): each for each in records if each["record"] == "sample"}
+    return {FloodKind(record["case"]): record for record in records if record["record"] == "sample"}
 
 
 @pytest.mark.parametrize("kind", FloodKind)

@@ -176,14 +176,17 @@ def _check_cut(view: BatchView, payloads: list[memoryview]) -> None:
     part = BatchView(view.cut(EntryId(first), EntryId(last)))
     part.verify_crc()
     wanted = payloads if header.is_keyed else payloads[skip:stop]
-    require([bytes(each) for each in part.payload_views()] == wanted, "a slice holds its entries")
+    require(
+        [bytes(payload_view) for payload_view in part.payload_views()] == wanted,
+        "a slice holds its entries",
+    )
     require(view.entry(skip) == payloads[skip], "one entry is what the views show")
     built = build_batch(
         header.ledger_id,
         header.first_entry_id,
         header.lac,
         header.length_before,
-        [bytes(each) for each in payloads],
+        [bytes(payload) for payload in payloads],
         DIGEST_SEED,
     )
     again = BatchView(built)
@@ -281,9 +284,9 @@ def _cut(data: bytes, piece: int, limit: int) -> tuple[list[Frame], bool]:
 def sample_streams() -> tuple[bytes, ...]:
     """Return streams of some frames, as clients and bookies send them."""
     bodies: list[tuple[FrameKind, bytes]] = [
-        *((FrameKind.REQUEST, encode_message(each)) for each in REQUESTS),
-        *((FrameKind.REPLY, encode_message(each)) for each in REPLIES),
-        *((FrameKind.ADD, each) for each in BATCHES),
+        *((FrameKind.REQUEST, encode_message(request)) for request in REQUESTS),
+        *((FrameKind.REPLY, encode_message(reply)) for reply in REPLIES),
+        *((FrameKind.ADD, batch) for batch in BATCHES),
         (FrameKind.ACKS, encode_acks([(1, Status.OK), (2, Status.FENCED)])),
         (FrameKind.ENTRIES, sample_answers()[0]),
     ]
@@ -332,14 +335,14 @@ def wire_targets() -> list[ParserTarget]:
         ParserTarget(
             "request",
             check_request,
-            tuple(encode_message(each) for each in REQUESTS),
+            tuple(encode_message(request) for request in REQUESTS),
             hostile=HOSTILE_MSGPACK,
             weight=3,
         ),
         ParserTarget(
             "reply",
             check_reply,
-            tuple(encode_message(each) for each in REPLIES),
+            tuple(encode_message(reply) for reply in REPLIES),
             hostile=HOSTILE_MSGPACK,
             weight=2,
         ),

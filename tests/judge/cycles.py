@@ -31,7 +31,7 @@ class Graph:
 
     def without(self, label: str) -> "Graph":
         """Return the graph without the edges of this label."""
-        return Graph([[each for each in ends if each[1] != label] for ends in self.edges])
+        return Graph([[end for end in ends if end[1] != label] for ends in self.edges])
 
 
 def find_cycles(graph: Graph) -> list[list[Edge]]:

@@ -68,8 +68,8 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object that a campaign prints."""
         names = ("transactions", "reads", "elements", "read_from", "interleaved")
-        kinds = Counter(each.kind for each in self.anomalies)
-        shown = [f"{each.kind}: {each.text}" for each in self.anomalies[:SHOWN_MAX]]
+        kinds = Counter(anomaly.kind for anomaly in self.anomalies)
+        shown = [f"{anomaly.kind}: {anomaly.text}" for anomaly in self.anomalies[:SHOWN_MAX]]
         result = "rejected" if self.anomalies else "accepted"
         counts = {name: getattr(self, name) for name in names}
         return {"result": result, **counts, "broken": dict(kinds), "anomalies": shown}
@@ -91,7 +91,7 @@ class _Judge:
     def judge(self) -> Report:
         """Judge everything."""
         transactions = self._history.transactions
-        self._report.transactions = sum(bool(each.appends) for each in transactions)
+        self._report.transactions = sum(bool(transaction.appends) for transaction in transactions)
         self._report.reads = len(transactions) - self._report.transactions
         self._take_appends()
         self._take_order()
@@ -107,8 +107,8 @@ class _Judge:
     # -- elements --------------------------------------------------------------------------------
 
     def _take_appends(self) -> None:
-        for number, each in enumerate(self._history.transactions):
-            for elements in each.appends.values():
+        for number, transaction in enumerate(self._history.transactions):
+            for elements in transaction.appends.values():
                 self._owner |= dict.fromkeys(elements, number)
 
     def _take_order(self) -> None:
@@ -134,38 +134,40 @@ class _Judge:
     # -- G1a, G1b, lost writes -------------------------------------------------------------------
 
     def _judge_outcomes(self) -> None:
-        for each in self._history.transactions:
-            elements = [element for key in each.appends.values() for element in key]
+        for transaction in self._history.transactions:
+            elements = [element for key in transaction.appends.values() for element in key]
             there = [element for element in elements if element in self._place]
             gone = [element for element in elements if element not in self._place]
-            if each.outcome is Outcome.ABORTED and there:
-                self._found("G1a", f"{each.name} was aborted, and {there} is there")
-            elif each.outcome is Outcome.COMMITTED and gone:
-                self._found(LOST, f"{each.name} was committed, and {gone} is not there")
-            elif each.outcome is Outcome.UNKNOWN and there and gone:
-                self._found("G1b", f"{each.name}: {there} is there, and {gone} is not")
+            if transaction.outcome is Outcome.ABORTED and there:
+                self._found("G1a", f"{transaction.name} was aborted, and {there} is there")
+            elif transaction.outcome is Outcome.COMMITTED and gone:
+                self._found(LOST, f"{transaction.name} was committed, and {gone} is not there")
+            elif transaction.outcome is Outcome.UNKNOWN and there and gone:
+                self._found("G1b", f"{transaction.name}: {there} is there, and {gone} is not")
 
     def _judge_reads(self) -> None:
         """Compare what each client read of each key with the key's order, from its start on."""
         positions: dict[tuple[str, str], int] = {}
         seen: dict[str, set[int]] = {}
         skipped: list[tuple[str, str, str]] = []
-        for each in self._history.transactions:
-            for key, elements in each.reads.items():
+        for transaction in self._history.transactions:
+            for key, elements in transaction.reads.items():
                 owners = {self._owner[e] for e in elements if e in self._owner}
-                seen.setdefault(each.client, set()).update(owners)
+                seen.setdefault(transaction.client, set()).update(owners)
                 for element in elements:
-                    at = self._place_of_read(each, key, element)
+                    at = self._place_of_read(transaction, key, element)
                     if at is None:
                         continue
-                    due = positions.get((each.client, key), at)
+                    due = positions.get((transaction.client, key), at)
                     if at < due:
-                        text = f"{each.client} read {element} of {key} behind what follows it"
+                        text = (
+                            f"{transaction.client} read {element} of {key} behind what follows it"
+                        )
                         self._found(DISORDER, text)
                         continue
                     order = self._history.order[key]
-                    skipped += [(each.client, key, order[index]) for index in range(due, at)]
-                    positions[each.client, key] = at + 1
+                    skipped += [(transaction.client, key, order[index]) for index in range(due, at)]
+                    positions[transaction.client, key] = at + 1
         for client, key, element in skipped:
             is_in_part = self._owner.get(element) in seen[client]
             kind = "G1b" if is_in_part else DISORDER
@@ -201,10 +203,10 @@ class _Judge:
     def _events(self) -> tuple[Graph, list[str]]:
         """Return the graph of events, and the name of each node."""
         graph, names = Graph(), []
-        for each in self._history.transactions:
+        for transaction in self._history.transactions:
             for event in ("begins", "is decided"):
                 graph.add_node()
-                names.append(f"{each.name} {event}")
+                names.append(f"{transaction.name} {event}")
         for key, elements in self._history.order.items():
             before: int | None = None
             for element in elements:
@@ -222,25 +224,25 @@ class _Judge:
         return graph, names
 
     def _add_reads(self, graph: Graph) -> None:
-        for number, each in enumerate(self._history.transactions):
+        for number, transaction in enumerate(self._history.transactions):
             graph.add_edge(2 * number, "part", 2 * number + 1)
-            elements = [element for key in each.reads.values() for element in key]
+            elements = [element for key in transaction.reads.values() for element in key]
             owners = dict.fromkeys(self._owner[e] for e in elements if e in self._owner)
-            self._report.read_from += len(owners) if each.appends else 0
+            self._report.read_from += len(owners) if transaction.appends else 0
             for owner in owners:
                 graph.add_edge(2 * owner + 1, "read", 2 * number)
 
     def _add_times(self, graph: Graph) -> Iterator[str]:
         """Add a node for each time at which a transaction began; return their names."""
         transactions = self._history.transactions
-        starts = sorted({each.start for each in transactions})
+        starts = sorted({transaction.start for transaction in transactions})
         nodes = [graph.add_node() for _ in starts]
         for before, after in pairwise(nodes):
             graph.add_edge(before, "time", after)
         index = dict(zip(starts, nodes, strict=True))
-        for number, each in enumerate(transactions):
-            graph.add_edge(index[each.start], "time", 2 * number)
-            later = bisect_right(starts, each.end)
+        for number, transaction in enumerate(transactions):
+            graph.add_edge(index[transaction.start], "time", 2 * number)
+            later = bisect_right(starts, transaction.end)
             if later < len(nodes):
                 graph.add_edge(2 * number + 1, "time", nodes[later])
         return (f"{start:.6f} s" for start in starts)

@@ -41,7 +41,7 @@ def plant_lost_write(lines: list[Line]) -> list[Line]:
 def plant_stale_read(lines: list[Line]) -> list[Line]:
     """Let a look at a ledger that began after its end return that the ledger is open."""
     _, look = _end_and_look(lines)
-    return [each | {"closed": False} if each is look else each for each in lines]
+    return [line | {"closed": False} if line is look else line for line in lines]
 
 
 PLANTS: Final[Mapping[str, Callable[[list[Line]], list[Line]]]] = {
@@ -61,9 +61,9 @@ def plant_lost_record(history: TransactionHistory) -> TransactionHistory:
     """Remove the last record of a committed transaction from its log."""
     committed = {
         element
-        for each in history.transactions
-        if each.outcome is Outcome.COMMITTED
-        for elements in each.appends.values()
+        for transaction in history.transactions
+        if transaction.outcome is Outcome.COMMITTED
+        for elements in transaction.appends.values()
         for element in elements
     }
     for key, elements in history.order.items():
@@ -74,11 +74,11 @@ def plant_lost_record(history: TransactionHistory) -> TransactionHistory:
 
 def plant_aborted_read(history: TransactionHistory) -> TransactionHistory:
     """Add a read of a record of an aborted transaction."""
-    for each in history.transactions:
-        for key, elements in each.appends.items():
-            if each.outcome is Outcome.ABORTED:
+    for transaction in history.transactions:
+        for key, elements in transaction.appends.items():
+            if transaction.outcome is Outcome.ABORTED:
                 read = {key: elements[:1]}
-                name, end = "planted", each.end
+                name, end = "planted", transaction.end
                 planted = Transaction(name, name, Outcome.COMMITTED, end, end, read)
                 return replace(history, transactions=[*history.transactions, planted])
     raise NothingToPlantError("no transaction was aborted")
@@ -93,14 +93,14 @@ TRANSACTION_PLANTS: Final[Mapping[str, Callable[[TransactionHistory], Transactio
 def _end_and_look(lines: list[Line]) -> tuple[Line, Line]:
     """Return an operation that ended a ledger, and a look at that ledger that began later."""
     ends: dict[int, Line] = {}
-    for each in lines:
-        if each["operation"] in ENDS and each["outcome"] == "ok":
-            known = ends.setdefault(each["ledger"], each)
-            if each["end_ns"] < known["end_ns"]:
-                ends[each["ledger"]] = each
-    for each in lines:
-        end = ends.get(each["ledger"])
-        is_look = each["operation"] == "look" and each["outcome"] == "ok"
-        if is_look and end is not None and each["start_ns"] > end["end_ns"]:
-            return end, each
+    for line in lines:
+        if line["operation"] in ENDS and line["outcome"] == "ok":
+            known = ends.setdefault(line["ledger"], line)
+            if line["end_ns"] < known["end_ns"]:
+                ends[line["ledger"]] = line
+    for line in lines:
+        end = ends.get(line["ledger"])
+        is_look = line["operation"] == "look" and line["outcome"] == "ok"
+        if is_look and end is not None and line["start_ns"] > end["end_ns"]:
+            return end, line
     raise NothingToPlantError("no ledger was closed and looked at afterwards: judge a longer one")

@@ -49,8 +49,8 @@ class Transaction:
             "outcome": self.outcome.value,
             "start_s": self.start,
             "end_s": None if math.isinf(self.end) else self.end,
-            "reads": {key: list(each) for key, each in self.reads.items()},
-            "appends": {key: list(each) for key, each in self.appends.items()},
+            "reads": {key: list(sequence) for key, sequence in self.reads.items()},
+            "appends": {key: list(sequence) for key, sequence in self.appends.items()},
         }
 
     @classmethod
@@ -73,8 +73,8 @@ class TransactionHistory:
 def write_transactions(path: Path, history: TransactionHistory) -> None:
     """Write a history."""
     with path.open("w") as file:
-        for each in history.transactions:
-            file.write(json.dumps(each.as_json(), separators=(",", ":")) + "\n")
+        for transaction in history.transactions:
+            file.write(json.dumps(transaction.as_json(), separators=(",", ":")) + "\n")
         for key, elements in history.order.items():
             line = {"key": key, "order": list(elements)}
             file.write(json.dumps(line, separators=(",", ":")) + "\n")

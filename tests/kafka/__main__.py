@@ -59,13 +59,15 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print tracebacks of failures")
     options = parser.parse_args()
     wanted = [
-        each for each in SCENARIOS if any(part in each.title for part in options.only or [""])
+        scenario
+        for scenario in SCENARIOS
+        if any(part in scenario.title for part in options.only or [""])
     ]
     if options.identity is not None and options.address != "quire":
         parser.error("--identity needs --address quire")
     if options.list:
-        for each in wanted:
-            say(each.title)
+        for scenario in wanted:
+            say(scenario.title)
         return 0
     with ExitStack() as stack:
         if options.identity is None:

@@ -29,7 +29,7 @@ async def broker(which: str, brokers: int = QUIRE_BROKERS) -> AsyncIterator[str]
                 yield address
         case "quire":
             async with LocalCluster(broker=brokers) as cluster:
-                yield ",".join(each.address for each in cluster.brokers)
+                yield ",".join(local_broker.address for local_broker in cluster.brokers)
         case _:
             yield which
 
@@ -51,9 +51,9 @@ async def secure_brokers(brokers: int = QUIRE_BROKERS) -> AsyncIterator[SecureEn
 
 def endpoints_of(cluster: LocalCluster) -> SecureEndpoints:
     """Return the endpoints of a secure cluster that has started."""
-    listeners = [each.listeners for each in cluster.brokers]
+    listeners = [local_broker.listeners for local_broker in cluster.brokers]
     logins, certificates = (
-        ",".join(each[protocol] for each in listeners) for protocol in ("SASL_SSL", "SSL")
+        ",".join(listener[protocol] for listener in listeners) for protocol in ("SASL_SSL", "SSL")
     )
     return SecureEndpoints(
         Endpoint.with_login(logins, cluster.certificates),

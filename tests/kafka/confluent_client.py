@@ -133,7 +133,11 @@ def group(protocol: str) -> Callable[[Endpoint], None]:
             _wait_for_assignment(first, 4)
             places = [TopicPartition(topic, partition) for partition in range(4)]
             committed = first.committed(places, timeout=TIMEOUT_S)
-            check([each.offset for each in committed] == [RECORDS] * 4, "commits", committed)
+            check(
+                [topic_partition.offset for topic_partition in committed] == [RECORDS] * 4,
+                "commits",
+                committed,
+            )
         for partition in range(4):
             produce(endpoint, topic, [b"later"], partition=partition)
         with consumer(endpoint, name, group_protocol=protocol) as third:
@@ -326,7 +330,7 @@ def admin_groups(endpoint: Endpoint) -> None:
     admin.alter_consumer_group_offsets([moved])[name].result(TIMEOUT_S)
     asked = [ConsumerGroupTopicPartitions(name)]
     offsets = admin.list_consumer_group_offsets(asked)[name].result(TIMEOUT_S)
-    check([each.offset for each in offsets.topic_partitions] == [7], "offsets", offsets)
+    check([partition.offset for partition in offsets.topic_partitions] == [7], "offsets", offsets)
     admin.delete_consumer_groups([name])[name].result(TIMEOUT_S)
     listed = admin.list_consumer_groups().result(TIMEOUT_S).valid
     check(name not in [each.group_id for each in listed], "still listed")

@@ -122,8 +122,8 @@ def group(endpoint: Endpoint) -> None:
             deadline = time.monotonic() + TIMEOUT_S
             while [len(first.assignment()), len(second.assignment())] != [2, 2]:
                 check(time.monotonic() < deadline, "two members do not share")
-                for each in (first, second):
-                    each.poll(500)
+                for consumer in (first, second):
+                    consumer.poll(500)
         producer.send(topic, b"later", partition=2)
     with closing(member()) as third:
         check(read(third, 1) == [b"later"], "did not resume")

@@ -29,12 +29,12 @@ class KilledBrokers:
     @property
     def endpoint(self) -> Endpoint:
         """Endpoint of the brokers."""
-        return Endpoint(",".join(each.address for each in self._cluster.brokers))
+        return Endpoint(",".join(broker.address for broker in self._cluster.brokers))
 
     @property
     def logs(self) -> str:
         """Ends of the brokers' logs."""
-        return "\n".join(each.log_tail() for each in self._cluster.brokers)
+        return "\n".join(broker.log_tail() for broker in self._cluster.brokers)
 
     def kill_and_restart(self, number: int) -> None:
         """End one broker with kill -9 and start it again; return when it serves."""

@@ -10,6 +10,8 @@ from tests.kafka.scenario import Scenario
 def parameters(scenarios: Iterable[Scenario]) -> list[object]:
     """Return them with their titles as ids; a long one is marked."""
     return [
-        pytest.param(each, id=each.title, marks=[pytest.mark.long] if each.is_long else [])
-        for each in scenarios
+        pytest.param(
+            scenario, id=scenario.title, marks=[pytest.mark.long] if scenario.is_long else []
+        )
+        for scenario in scenarios
     ]

@@ -41,5 +41,5 @@ CERTIFICATE: Final = (
 
 def titled(titles: Sequence[str]) -> tuple[Scenario, ...]:
     """Return scenarios by title."""
-    scenarios = {each.title: each for each in (*SCENARIOS, *security_tools.SCENARIOS)}
+    scenarios = {scenario.title: scenario for scenario in (*SCENARIOS, *security_tools.SCENARIOS)}
     return tuple(scenarios[title] for title in titles)

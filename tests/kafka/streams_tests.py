@@ -48,8 +48,8 @@ def exactly_once(_endpoint: Endpoint) -> None:
             for number in range(APPLICATIONS)
         ]
         driver.wait_until(lambda text: "records produced" in text, PROGRESS_TIMEOUT_S)
-        for each in applications:
-            each.wait_until(lambda text: "RUNNING" in text, PROGRESS_TIMEOUT_S)
+        for application in applications:
+            application.wait_until(lambda text: "RUNNING" in text, PROGRESS_TIMEOUT_S)
         for number in range(BROKERS):
             time.sleep(BETWEEN_KILLS_S)
             brokers.kill_and_restart(number)

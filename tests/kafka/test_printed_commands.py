@@ -37,14 +37,14 @@ def lines() -> Iterator[list[str]]:
 
 
 def test_printed_commands(lines: list[str]) -> None:
-    create, produce, consume = (each for each in lines if each.startswith("  "))
+    create, produce, consume = (line for line in lines if line.startswith("  "))
     try:
         assert "Created topic orders" in run(create)
     except UNAVAILABLE as error:
         pytest.skip(str(error))
     run(produce, given="one\ntwo\n")
     text = run(f"{consume} --max-messages 2")
-    assert [each for each in text.splitlines() if each in ("one", "two")] == ["one", "two"]
+    assert [line for line in text.splitlines() if line in ("one", "two")] == ["one", "two"]
 
 
 def test_settings_of_a_certificate(lines: list[str]) -> None:

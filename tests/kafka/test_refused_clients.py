@@ -17,7 +17,7 @@ from tests.kafka.fetching import TEST_TIMEOUT_S, UNAVAILABLE
 
 pytestmark = pytest.mark.timeout(TEST_TIMEOUT_S)
 
-BY_CLIENT: Final = {each.client: each for each in CHECKS}
+BY_CLIENT: Final = {check.client: check for check in CHECKS}
 REASON: Final = "authentication failed: check the user and the password"
 WRONG_PASSWORD: Final = {
     "confluent-kafka": REASON,

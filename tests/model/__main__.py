@@ -52,7 +52,10 @@ def chosen(arguments: argparse.Namespace) -> list[AnyScope]:
     if arguments.states_max is None:
         return configurations
     limit: int = arguments.states_max
-    return [replace(each, states_max=min(limit, each.states_max)) for each in configurations]
+    return [
+        replace(configuration, states_max=min(limit, configuration.states_max))
+        for configuration in configurations
+    ]
 
 
 def explore(configurations: Sequence[AnyScope], *, stops_at_first: bool = False) -> int:

@@ -218,14 +218,14 @@ class _Parts:
     # -- calls of the storage to its index, its reader and its recent entries ---------------------
 
     def insert(self, _ledger: int, first: int, last: int, *_where: int) -> None:
-        for each in range(first, last + 1):
-            self.held[each] = self._lac_of_batch if self._keeps_lacs else NO_ENTRY
+        for number in range(first, last + 1):
+            self.held[number] = self._lac_of_batch if self._keeps_lacs else NO_ENTRY
 
     def put(self, batch: BatchView) -> None:
         """Keep nothing: every read is from the index."""
 
     async def look_up(self, _ledger: int, first: int, last: int, *_limits: int) -> Lookup:
-        runs = [(each, each, 0, 0) for each in range(first, last + 1) if self._holds(each)]
+        runs = [(number, number, 0, 0) for number in range(first, last + 1) if self._holds(number)]
         return Lookup(runs, last, is_unproven=False)
 
     async def read(self, state: ReplicaState, first: int, last: int, _bytes: int) -> ReadResult:
@@ -384,7 +384,7 @@ class Bookies:
 
 def bytes_of(first: int, count: int, lac: int) -> bytearray:
     """Return the batch of entries that every client sends."""
-    payloads = [bytes(size_of(each)) for each in range(first, first + count)]
+    payloads = [bytes(size_of(number)) for number in range(first, first + count)]
     return build_batch(LEDGER, entry(first), entry(lac), length_of(first), payloads, 0)
 
 

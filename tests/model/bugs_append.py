@@ -201,7 +201,7 @@ def a_conflict_is_adopted_without_resending(patches: Patches) -> None:
         actions = original(self, event)
         if not isinstance(event, a.MetadataConflicted):
             return actions
-        return [each for each in actions if not isinstance(each, a.SendBatch)]
+        return [action for action in actions if not isinstance(action, a.SendBatch)]
 
     patches.set(AppendProtocol, "_update_ended", decided)
 

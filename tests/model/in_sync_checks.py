@@ -41,9 +41,9 @@ class InSyncChecks:
         for name in stored.in_sync_members:
             bookie = NAMES.index(name)
             held = self._pools.bookies.states[world.bookies[bookie]].held
-            for each in range(promised):
-                if held[each] == NOT_HELD:
-                    raise ViolationError(f"{name} is stored as in sync and lacks entry {each}")
+            for number in range(promised):
+                if held[number] == NOT_HELD:
+                    raise ViolationError(f"{name} is stored as in sync and lacks entry {number}")
             if stored.state is LedgerState.OPEN:
                 self._survive(world, stored, bookie)
 
@@ -68,10 +68,10 @@ class InSyncChecks:
         closed = self._stored(now)
         if closed.last_entry_id is None:
             raise ViolationError("a recovery in peace does not close the ledger")
-        for each in range(closed.last_entry_id + 1) if is_survived else ():
-            live = self._live(now, closed.fragment_of(entry(each)).ensemble)
-            if all(self._held(now, bookie, each) == NOT_HELD for bookie in live):
-                raise ViolationError(f"entry {each} is lost though a member in sync is left")
+        for number in range(closed.last_entry_id + 1) if is_survived else ():
+            live = self._live(now, closed.fragment_of(entry(number)).ensemble)
+            if all(self._held(now, bookie, number) == NOT_HELD for bookie in live):
+                raise ViolationError(f"entry {number} is lost though a member in sync is left")
 
     def may_wait(self, world: World) -> bool:
         """Return whether a writer has a reason to wait."""

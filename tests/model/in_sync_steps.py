@@ -138,9 +138,9 @@ class MemberSteps:
         """Yield the entries that the target must hold and lacks."""
         target = NAMES.index(plan.target)
         for first, last in plan.ranges():
-            for each in range(first, last + 1):
-                if not self._holds(world, target, each):
-                    yield each
+            for number in range(first, last + 1):
+                if not self._holds(world, target, number):
+                    yield number
 
     def _is_possible(self, world: World, plan: CopyPlan) -> bool:
         """Return whether the target lives, and for each entry a member that holds it."""

@@ -78,10 +78,12 @@ class Mirror:
         return world._replace(
             metadata=self._stored(world.metadata),
             actors=tuple(actors),
-            bookies=tuple([world.bookies[swap(each)] for each in range(len(world.bookies))]),
+            bookies=tuple([world.bookies[swap(number)] for number in range(len(world.bookies))]),
             messages=tuple(sorted(messages)),
             operations=tuple([self._operation(number) for number in world.operations]),
-            lost=sum(world.lost >> swap(each) & 1 << each for each in range(len(world.bookies))),
+            lost=sum(
+                world.lost >> swap(number) & 1 << number for number in range(len(world.bookies))
+            ),
         )
 
     # -- metadata, messages, operations ------------------------------------------------------------
@@ -92,7 +94,8 @@ class Mirror:
             values = self._pools.metadata
             stored = values.values[number]
             fragments = tuple(
-                Fragment(each.first_entry_id, _swapped(each.ensemble)) for each in stored.fragments
+                Fragment(fragment.first_entry_id, _swapped(fragment.ensemble))
+                for fragment in stored.fragments
             )
             found = self._metadata[number] = values.number(replace(stored, fragments=fragments))
         return found

@@ -253,7 +253,7 @@ class Recoverers(Protocols[RecoveryProtocol]):
             case "fence":
                 return r.FenceAnswered(name, status, entry(event.value), event.is_fenced)
             case "read":
-                lengths = tuple(size_of(each) for each in range(first, event.value))
+                lengths = tuple(size_of(number) for number in range(first, event.value))
                 run = r.FoundRun(first, lengths, length_of(first))
                 runs = (run,) if lengths else ()
                 return r.RangeAnswered(name, first, runs, entry(event.value), status)

@@ -362,7 +362,7 @@ def _is_idle(request: Request, bookie: BookieState) -> bool:
         return bookie.is_fence_durable
     if request.kind == "add" and bookie.is_fence_durable:
         return True
-    held = all(bookie.held[each] != NOT_HELD for each in range(request.first, request.last + 1))
+    held = all(bookie.held[number] != NOT_HELD for number in range(request.first, request.last + 1))
     return held and bookie.lac >= request.lac
 
 

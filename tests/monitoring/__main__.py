@@ -21,5 +21,5 @@ def text_of(board: Board) -> str:
 
 
 if __name__ == "__main__":
-    for each in BOARDS:
-        file_of(each).write_text(text_of(each))
+    for board in BOARDS:
+        file_of(board).write_text(text_of(board))

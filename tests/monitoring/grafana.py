@@ -55,7 +55,7 @@ def dashboard(board: Board) -> Json:
         "time": {"from": "now-3h", "to": "now"},
         "timezone": "browser",
         "templating": {"list": _variables()},
-        "panels": [_panel(number, each) for number, each in enumerate(board.panels)],
+        "panels": [_panel(number, panel) for number, panel in enumerate(board.panels)],
     }
 
 

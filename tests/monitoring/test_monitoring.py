@@ -120,6 +120,6 @@ def test_the_alerts_fire_when_they_should() -> None:
 
 
 def test_every_alert_has_a_test() -> None:
-    texts = "".join(each.read_text() for each in (DIRECTORY / "tests").glob("*.yaml"))
+    texts = "".join(path.read_text() for path in (DIRECTORY / "tests").glob("*.yaml"))
     missing = {name for name in alerts() if f'alertname="{name}"' not in texts}
     assert not missing

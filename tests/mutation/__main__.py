@@ -53,7 +53,9 @@ def main() -> int:
             break
         sys.stderr.write(f"{target.name}: {len(mutants)} mutants\n")
         problem, judged = _judge(target, modules, mutants, given, end_s)
-        results += [Result(target, each, reasons.get(each.mutant.key, "")) for each in judged]
+        results += [
+            Result(target, judgement, reasons.get(judgement.mutant.key, "")) for judgement in judged
+        ]
         if problem:
             sys.stderr.write(f"{target.name}: {problem}\n")
             return 2
@@ -73,12 +75,12 @@ def _chosen(given: argparse.Namespace) -> Chosen:
     for target in TARGETS:
         if given.target not in target.name or target.wanted < given.wanted:
             continue
-        paths = [each for each in target.paths if given.module in each]
+        paths = [path for path in target.paths if given.module in path]
         modules = [Module(path, Path(path).read_text()) for path in paths]
-        mutants = [each for module in modules for each in module.mutants]
-        mutants = [each for each in mutants if given.function in each.function]
+        mutants = [mutant for module in modules for mutant in module.mutants]
+        mutants = [mutant for mutant in mutants if given.function in mutant.function]
         if given.again:
-            mutants = [each for each in mutants if each.key in again]
+            mutants = [mutant for mutant in mutants if mutant.key in again]
         chosen.append((target, modules, mutants))
     chosen = [each for each in chosen if each[2]]
     rng = random.Random(given.seed)
@@ -118,7 +120,7 @@ def _judge(
             os.write(errors, f"{judged.mutant.described} [{said}]\n".encode())
 
     def run() -> list[object]:
-        tests = [f"tests/{each}" for each in given.test or target.tests]
+        tests = [f"tests/{test}" for test in given.test or target.tests]
         return [run_session(modules, mutants, tests, tell, given.cpu_s, end_s), found]
 
     errors = os.dup(2)

@@ -31,7 +31,7 @@ class Explained:
     @property
     def keys(self) -> list[Key]:
         """Keys of its mutants (`mutants.Mutant.key`)."""
-        return [(self.module, self.function, self.line, each) for each in self.changes]
+        return [(self.module, self.function, self.line, change) for change in self.changes]
 
 
 def read_all() -> list[Explained]:
@@ -49,4 +49,4 @@ def read_all() -> list[Explained]:
 
 def reasons() -> dict[Key, str]:
     """Return the reason for each explained mutant."""
-    return {key: each.reason for each in read_all() for key in each.keys}
+    return {key: explained.reason for explained in read_all() for key in explained.keys}

@@ -69,7 +69,7 @@ class _Function:
 
     @property
     def name(self) -> FunctionName:
-        parts = [*(each.name for each in self.classes), self.node.name]
+        parts = [*(class_.name for class_ in self.classes), self.node.name]
         first = self.node.decorator_list[0] if self.node.decorator_list else self.node
         return FunctionName(".".join(parts), first.lineno)
 
@@ -145,13 +145,15 @@ def _functions(body: list[ast.stmt], classes: tuple[ast.ClassDef, ...]) -> Itera
 def _compiled(function: _Function, file_name: str) -> CodeType:
     """Compile a function in empty classes of the names that are around it."""
     node: ast.stmt = function.node
-    for each in reversed(function.classes):
-        node = ast.copy_location(ast.ClassDef(each.name, [], [], [node], []), each)
+    for class_ in reversed(function.classes):
+        node = ast.copy_location(ast.ClassDef(class_.name, [], [], [node], []), class_)
     tree = ast.fix_missing_locations(ast.Module([node], []))
     code: CodeType = compile(tree, file_name, "exec", dont_inherit=True)
-    for name in [*(each.name for each in function.classes), function.node.name]:
+    for name in [*(class_.name for class_ in function.classes), function.node.name]:
         code = next(
-            each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name
+            const
+            for const in code.co_consts
+            if isinstance(const, CodeType) and const.co_name == name
         )
     return code
 
@@ -162,8 +164,8 @@ def _mark(body: list[ast.stmt], marker: str) -> None:
     for statement in body:
         line, column = statement.lineno, statement.col_offset
         call = ast.parse(f"{marker}({line}, {column})").body[0]
-        for each in ast.walk(call):
-            ast.copy_location(each, statement)
+        for t in ast.walk(call):
+            ast.copy_location(t, statement)
         is_docstring = statement is body[0] and is_constant(statement)
         marked += [statement] if is_docstring else [call, statement]
         if not isinstance(statement, ast.ClassDef):

@@ -45,13 +45,13 @@ class Score:
 def scores_of(results: Sequence[Result]) -> list[Score]:
     """Count each module's mutants, in the order of the results."""
     by_module: dict[str, list[Result]] = {}
-    for each in results:
-        by_module.setdefault(each.judged.mutant.path, []).append(each)
+    for result in results:
+        by_module.setdefault(result.judged.mutant.path, []).append(result)
     found = []
     for path, some in by_module.items():
-        killed = sum(each.judged.verdict is Verdict.KILLED for each in some)
+        killed = sum(result.judged.verdict is Verdict.KILLED for result in some)
         reasoned = sum(
-            bool(each.reason) and each.judged.verdict is not Verdict.KILLED for each in some
+            bool(result.reason) and result.judged.verdict is not Verdict.KILLED for result in some
         )
         found.append(Score(path, some[0].target.wanted, len(some), killed, reasoned))
     return found
@@ -67,11 +67,11 @@ def table(results: Sequence[Result]) -> str:
     total = Score(
         "all", 0, *(sum(column) for column in zip(*(_counts(s) for s in counted), strict=True))
     )
-    for each in [*counted, total]:
-        left = each.mutants - each.killed - each.explained
+    for score in [*counted, total]:
+        left = score.mutants - score.killed - score.explained
         lines.append(
-            f"| {each.path} | {each.mutants} | {each.killed} | {each.explained} | {left} |"
-            f" {each.percentage:.1f} % |"
+            f"| {score.path} | {score.mutants} | {score.killed} | {score.explained} | {left} |"
+            f" {score.percentage:.1f} % |"
         )
     return "\n".join(lines) + "\n"
 
@@ -84,24 +84,24 @@ def are_as_wanted(results: Sequence[Result], percentage: float) -> bool:
     """Return whether at least this share of the mutants is killed or explained, and no explained
     one is killed.
     """
-    noticed = [each for each in results if each.judged.verdict is Verdict.KILLED]
-    if any(each.reason for each in noticed):
+    noticed = [result for result in results if result.judged.verdict is Verdict.KILLED]
+    if any(result.reason for result in noticed):
         return False
-    known = len(noticed) + sum(bool(each.reason) for each in results)
+    known = len(noticed) + sum(bool(result.reason) for result in results)
     return known * 100 >= percentage * len(results)
 
 
 def surprises(results: Sequence[Result]) -> str:
     """Return what is not as recorded, one mutant in two lines."""
     lines = []
-    for each in results:
-        if each.is_surprising:
+    for result in results:
+        if result.is_surprising:
             said = (
-                f"{each.judged.verdict}, though explained: {each.reason}"
-                if each.reason
-                else each.judged.verdict
+                f"{result.judged.verdict}, though explained: {result.reason}"
+                if result.reason
+                else result.judged.verdict
             )
-            lines.append(f"{each.judged.mutant.described} [{said}]\n")
+            lines.append(f"{result.judged.mutant.described} [{said}]\n")
     return "".join(lines)
 
 
@@ -109,27 +109,27 @@ def as_json(results: Sequence[Result]) -> dict[str, Any]:
     """Return scores and survivors as JSON can hold them."""
     return {
         "modules": {
-            each.path: {
-                "mutants": each.mutants,
-                "killed": each.killed,
-                "explained": each.explained,
-                "score": round(each.percentage, 1),
-                "wanted": each.wanted,
+            score.path: {
+                "mutants": score.mutants,
+                "killed": score.killed,
+                "explained": score.explained,
+                "score": round(score.percentage, 1),
+                "wanted": score.wanted,
             }
-            for each in scores_of(results)
+            for score in scores_of(results)
         },
         "survivors": [
             {
-                "module": each.judged.mutant.path,
-                "function": each.judged.mutant.function,
-                "line": each.judged.mutant.line,
-                "text": each.judged.mutant.text,
-                "change": each.judged.mutant.change,
-                "verdict": each.judged.verdict,
-                "reason": each.reason,
+                "module": result.judged.mutant.path,
+                "function": result.judged.mutant.function,
+                "line": result.judged.mutant.line,
+                "text": result.judged.mutant.text,
+                "change": result.judged.mutant.change,
+                "verdict": result.judged.verdict,
+                "reason": result.reason,
             }
-            for each in results
-            if each.judged.verdict is not Verdict.KILLED
+            for result in results
+            if result.judged.verdict is not Verdict.KILLED
         ],
         "slowest": [
             [

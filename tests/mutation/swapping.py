@@ -69,9 +69,9 @@ class LiveModules:
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] not in {path.partition("/")[0] for path in self._modules}:
                 continue
-            for each in vars(module).values():
-                if isinstance(each, functools._lru_cache_wrapper):
-                    each.cache_clear()
+            for var in vars(module).values():
+                if isinstance(var, functools._lru_cache_wrapper):
+                    var.cache_clear()
 
 
 def _set_code(function: FunctionType, code: CodeType) -> None:

@@ -137,7 +137,7 @@ def test_explained_mutants_count_as_known_and_killed_ones_need_no_reason() -> No
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_targets_exist(target: Target) -> None:
     assert all((ROOT / path).is_file() for path in target.paths)
-    assert all((ROOT / "tests" / each.partition("::")[0]).exists() for each in target.tests)
+    assert all((ROOT / "tests" / test.partition("::")[0]).exists() for test in target.tests)
 
 
 def test_no_module_has_two_targets() -> None:

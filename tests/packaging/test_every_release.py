@@ -17,7 +17,7 @@ def test_a_line_for_each_release_says_what_happened(
     *missing, last = capsys.readouterr().out.splitlines()[1:]
     assert last == f"{NEWEST}  {'failed' if status else 'passed'}"
     assert [each.partition(": ")[0] for each in missing] == [
-        f"{each}  not found" for each in RELEASES[:-1]
+        f"{release}  not found" for release in RELEASES[:-1]
     ]
 
 

@@ -36,7 +36,9 @@ NOTHING_TO_RUN: Final = 5
 def main() -> int:
     """Look for the planted bugs."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted_bugs", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[each.name for each in BUGS])
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=[planted_bug.name for planted_bug in BUGS]
+    )
     parser.add_argument("--against", metavar="COMMIT", help="with the tests of this commit")
     given = parser.parse_args()
     missed = 0

@@ -46,4 +46,4 @@ def planted_bug(patch: Path) -> PlantedBug:
     return PlantedBug(patch, wrong, tuple(nearest.removeprefix(NEAREST).split()), packages)
 
 
-BUGS: Final = tuple(planted_bug(each) for each in sorted(Path(__file__).parent.glob("*.patch")))
+BUGS: Final = tuple(planted_bug(path) for path in sorted(Path(__file__).parent.glob("*.patch")))

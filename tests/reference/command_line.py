@@ -34,7 +34,7 @@ def command_line_page() -> str:
 
 
 def _statuses() -> str:
-    rows = ([str(int(each)), code(each.name)] for each in ExitCode)
+    rows = ([str(int(exit_code)), code(exit_code.name)] for exit_code in ExitCode)
     explained = "What each means is in [operating.md](../operating.md#exit-status)."
     return f"## Exit status\n\n{explained}\n\n" + table(["status", "name"], rows)
 
@@ -50,13 +50,18 @@ def verbs_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Ar
 
 def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Return the arguments of a verb, without the shared ones."""
-    return [each for each in parser._actions if each.dest not in SHARED]
+    return [action for action in parser._actions if action.dest not in SHARED]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> list[str]:
     rows = [
-        [_name(each), "yes" if _is_required(each) else "", _default(each), _help(each)]
-        for each in arguments_of(parser)
+        [
+            _name(argument),
+            "yes" if _is_required(argument) else "",
+            _default(argument),
+            _help(argument),
+        ]
+        for argument in arguments_of(parser)
     ]
     return [table(["argument", "required", "default", "meaning"], rows)] if rows else []
 

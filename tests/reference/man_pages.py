@@ -76,7 +76,7 @@ def _synopsis(parser: argparse.ArgumentParser) -> str:
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in arguments_of(parser):
         metavar = action.metavar if isinstance(action.metavar, str) else action.dest
-        names = ", ".join(rf"\fB{_text(each)}\fR" for each in action.option_strings)
+        names = ", ".join(rf"\fB{_text(string)}\fR" for string in action.option_strings)
         value = "" if action.nargs == 0 else rf"\fI{_text(metavar)}\fR"
         yield ".TP"
         yield f"{names} {value}".strip()
@@ -84,7 +84,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _see_also(nouns: object) -> list[str]:
-    first = ["quire"] if not nouns else [f"quire-{each}" for each in NOUNS]
+    first = ["quire"] if not nouns else [f"quire-{noun}" for noun in NOUNS]
     lines = [rf"\fB{_text(each)}\fR(1)," for each in first]
     return [*_section("SEE ALSO"), *lines[:-1], lines[-1].rstrip(",")]
 

@@ -29,7 +29,7 @@ def _server(options: OptionTable[Any]) -> str:
         f"## {TITLES.get(name, name.title())}\n\nTable `[{name}]` of the file, flags"
         f" `--option-name`, variables `{options.variable_prefix}<OPTION>`."
     )
-    rows = (_option(each, each.shown_default) for each in options.options.values())
+    rows = (_option(option, option.shown_default) for option in options.options.values())
     return f"{head}\n\n" + table(COLUMNS, rows)
 
 
@@ -45,7 +45,7 @@ def _option(option: Option, default: str) -> list[str]:
 
 
 def _client() -> str:
-    rows = (_option(each, str(each.default)) for each in described(ClientConfig).values())
+    rows = (_option(option, str(option.default)) for option in described(ClientConfig).values())
     head = (
         "## Client\n\nFields of `ledger_client.ClientConfig`; in Spark, options `client.<field>`."
     )
@@ -54,17 +54,17 @@ def _client() -> str:
 
 def _topics() -> str:
     rows = []
-    for each in DEFINITIONS.values():
-        allowed = ", ".join(map(code, each.values))
-        if each.is_fixed:
+    for definition in DEFINITIONS.values():
+        allowed = ", ".join(map(code, definition.values))
+        if definition.is_fixed:
             allowed = "only the default"
-        elif each.kind.name in ("INT", "LONG", "SHORT"):
-            maximum = "no bound" if each.maximum == INT64_MAX else f"{each.maximum:,}"
-            allowed = f"{each.minimum:,} to {maximum}"
-        elif each.kind.name == "DOUBLE":
-            allowed = f"{each.minimum} to {each.maximum}"
-        default = "follows from others" if each.default is None else code(each.default)
-        rows.append([code(each.name), default, allowed, prose(each.meaning)])
+        elif definition.kind.name in ("INT", "LONG", "SHORT"):
+            maximum = "no bound" if definition.maximum == INT64_MAX else f"{definition.maximum:,}"
+            allowed = f"{definition.minimum:,} to {maximum}"
+        elif definition.kind.name == "DOUBLE":
+            allowed = f"{definition.minimum} to {definition.maximum}"
+        default = "follows from others" if definition.default is None else code(definition.default)
+        rows.append([code(definition.name), default, allowed, prose(definition.meaning)])
     head = (
         "## Topics\n\nSettings of a topic, by Kafka's names ([topics.md](../topics.md#settings))."
     )

@@ -41,10 +41,12 @@ def python_api_page() -> str:
     for package in PACKAGES:
         sections.append(f"## {package}")
         classes = [_found(package, name) for name in _public(package)]
-        errors = [each.name for each in classes if each is not None and _is_error(each.name)]
-        for each in classes:
-            if each is not None and not _is_error(each.name):
-                sections += list(_class(each))
+        errors = [
+            class_.name for class_ in classes if class_ is not None and _is_error(class_.name)
+        ]
+        for class_ in classes:
+            if class_ is not None and not _is_error(class_.name):
+                sections += list(_class(class_))
         if errors:
             sections.append("Errors: " + ", ".join(map(code, errors)) + ".")
     for package, places in EXTRA.items():
@@ -62,7 +64,7 @@ def _public(package: str) -> list[str]:
     for node in _tree(ROOT / package / "__init__.py").body:
         match node:
             case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=names)):
-                return [str(each.value) for each in names if isinstance(each, ast.Constant)]
+                return [str(name.value) for name in names if isinstance(name, ast.Constant)]
             case _:
                 continue
     return []
@@ -75,7 +77,7 @@ def _found(package: str, name: str) -> ast.ClassDef | None:
             case ast.ImportFrom(module=str() as module, names=names):
                 if any(alias.name == name for alias in names):
                     path = ROOT / Path(*module.split(".")).with_suffix(".py")
-                    found = [each for each in _classes(path) if each.name == name]
+                    found = [class_ for class_ in _classes(path) if class_.name == name]
                     return found[0] if found else None
             case _:
                 continue
@@ -83,7 +85,7 @@ def _found(package: str, name: str) -> ast.ClassDef | None:
 
 
 def _class_in(path: Path, name: str) -> ast.ClassDef:
-    (found,) = (each for each in _classes(path) if each.name == name)
+    (found,) = (class_ for class_ in _classes(path) if class_.name == name)
     return found
 
 

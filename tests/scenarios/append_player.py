@@ -132,7 +132,10 @@ class AppendPlayer:
         fragments: Sequence[Fragment] = self._protocol.metadata.fragments
         if "fragments" in options:
             fragments = w.parse_fragments(options["fragments"])
-        state = next((each for each in LedgerState if each in options), LedgerState.OPEN)
+        state = next(
+            (ledger_state for ledger_state in LedgerState if ledger_state in options),
+            LedgerState.OPEN,
+        )
         last, length = int(options.get("last", "-1")), int(options.get("length", "0"))
         found = w.ledger(self._quorum, fragments, state, last, length)
         return replace(found, creation_token=OTHERS) if "recreated" in options else found

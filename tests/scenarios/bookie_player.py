@@ -311,14 +311,14 @@ class _Machine:
     def _metadata(self, state: LedgerState, options: Mapping[str, str]) -> LedgerMetadata:
         incoming = self._named(w.parse_bookies(options.get("incoming", "")))
         fragments = [
-            Fragment(each.first_entry_id, self._named(each.ensemble), incoming)
-            for each in w.parse_fragments(options["fragments"])
+            Fragment(fragment.first_entry_id, self._named(fragment.ensemble), incoming)
+            for fragment in w.parse_fragments(options["fragments"])
         ]
         quorum = w.parse_quorum("/".join(3 * [str(len(fragments[0].ensemble))]))
         return w.ledger(quorum, fragments, state)
 
     def _named(self, bookies: Sequence[BookieId]) -> tuple[BookieId, ...]:
-        return tuple(self._bookie_ids[0] if each == "me" else each for each in bookies)
+        return tuple(self._bookie_ids[0] if bookie == "me" else bookie for bookie in bookies)
 
     async def _collect(self, context: ServerContext) -> None:
         ledgers = LedgerStore(self._store, self._rng, lambda: 0)
@@ -419,5 +419,5 @@ def _show_refusal(error: BookieError) -> str:
     if isinstance(error, CookieMissingError | CookieMismatchError):
         line += f" at {error.where}"
     if isinstance(error, CookieMismatchError):
-        line += f": other {', '.join(each.field for each in error.differences)}"
+        line += f": other {', '.join(difference.field for difference in error.differences)}"
     return line + ("; `quire bookie format`" if "`quire bookie format`" in str(error) else "")

@@ -162,7 +162,7 @@ def _range(text: str) -> tuple[EntryId, EntryId]:
 
 def batch_of(ledger_id: LedgerId, entries: str, options: Mapping[str, str]) -> bytes:
     first, last = _range(entries)
-    payloads = [payload_of(ledger_id, each) for each in range(first, last + 1)]
+    payloads = [payload_of(ledger_id, number) for number in range(first, last + 1)]
     if "other" in options:
         payloads = [OTHER_PAYLOAD for _ in payloads]
     data = bytearray(make_batch(ledger_id, first, payloads, lac=int(options.get("lac", "-1"))).data)

@@ -39,14 +39,14 @@ class DeparturesPlayer:
                 raise ValueError(f"unknown event: {' '.join(words)}")
 
     def _look(self, now_s: float, up: Sequence[BookieId], stopped: Sequence[BookieId]) -> list[str]:
-        registered = {each: BookieRegistration(each, "host", 1) for each in up}
+        registered = {bookie: BookieRegistration(bookie, "host", 1) for bookie in up}
         seen = self._departures.look(
             self._known, registered, self._states, stopped, self._delays, now_s
         )
-        self._states |= {each.bookie_id: each.to for each in seen.changes}
-        shown = [f"{each.bookie_id} is {each.to}: {each.reason}" for each in seen.changes]
-        shown += [f"{each} is gone for last copies" for each in seen.urgent]
+        self._states |= {change.bookie_id: change.to for change in seen.changes}
+        shown = [f"{change.bookie_id} is {change.to}: {change.reason}" for change in seen.changes]
+        shown += [f"{bookie} is gone for last copies" for bookie in seen.urgent]
         standings = seen.standings
-        gone = [each for each in self._known if standings.of(each) is Standing.GONE]
-        shown += [f"{each} is gone" for each in gone]
+        gone = [bookie for bookie in self._known if standings.of(bookie) is Standing.GONE]
+        shown += [f"{bookie} is gone" for bookie in gone]
         return shown + ([] if seen.due_s is None else [f"next change at {seen.due_s:g}"])

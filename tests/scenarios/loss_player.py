@@ -33,7 +33,7 @@ class LossPlayer:
         state = LedgerState.IN_RECOVERY if last is None else LedgerState.CLOSED
         self._ledger = w.ledger(quorum, fragments, state, last or 0, 0)
         found = ranges_by_bookie(self._ledger, BEYOND if last is None else last)
-        self._answers = {each: BookieAnswers(each, ranges) for each, ranges in found.items()}
+        self._answers = {bookie: BookieAnswers(bookie, ranges) for bookie, ranges in found.items()}
 
     def play(self, words: Sequence[str]) -> list[str]:
         match words:
@@ -64,7 +64,7 @@ class LossPlayer:
 
     def _end(self, lac: EntryId) -> list[str]:
         ledger = self._ledger
-        asked = [each for each in self._answers.values() if not each.gone]
+        asked = [answer for answer in self._answers.values() if not answer.gone]
         end = accepted_end(ledger.quorum, ledger.last_fragment, lac, asked)
         after = [f"lost {first}.." for first, last in end.lost_after if last == ENTRY_ID_MAX]
         return [f"end {end.last_entry_id}", *after]

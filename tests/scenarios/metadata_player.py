@@ -83,7 +83,7 @@ class MetadataPlayer:
                 fragments = w.parse_fragments(rest[0]) if rest else ()
                 return now.with_recovered(fragments, EntryId(int(last)), int(length), w.TOKEN)
             case ["lost", *ranges, at]:
-                found = [tuple(map(int, each.split(".."))) for each in ranges]
+                found = [tuple(map(int, range_.split(".."))) for range_ in ranges]
                 pairs = [(first, last) for first, last in found]
                 return now.with_lost(pairs, int(at.removeprefix("at=")), w.TOKEN)
             case ["repaired", index, fragment, *rest]:
@@ -146,7 +146,8 @@ def _show(metadata: LedgerMetadata) -> str:
     if metadata.last_entry_id is not None:
         end = f" last={metadata.last_entry_id} length={metadata.length}"
     lost = ",".join(
-        f"{each.first_entry_id}..{each.last_entry_id}@{each.accepted_ms}" for each in metadata.lost
+        f"{lost_range.first_entry_id}..{lost_range.last_entry_id}@{lost_range.accepted_ms}"
+        for lost_range in metadata.lost
     )
     return f"{metadata.state}{end} fragments={fragments}{f' lost={lost}' if lost else ''}"
 

@@ -46,7 +46,7 @@ class PlacementPlayer:
                 return [_show(chosen) if isinstance(chosen, Shortage) else self._spread(chosen)]
             case ["replace", positions, "of", ensemble, *rest]:
                 excluded = dict.fromkeys(w.parse_bookies(",".join(rest[1:])), "test")
-                at = frozenset(int(each) for each in positions.split(","))
+                at = frozenset(int(part) for part in positions.split(","))
                 members = w.parse_bookies(ensemble)
                 found = self._policy.replacements(
                     self._quorum, members, at, self._bookies, excluded, self._rng
@@ -63,8 +63,8 @@ class PlacementPlayer:
         hosts: list[int] = []
         for start in range(size):
             members = [ensemble[(start + i) % size] for i in range(width)]
-            places = [self._bookies[each].place for each in members]
-            racks.append(len(dict.fromkeys(each.rack for each in places)))
+            places = [self._bookies[member].place for member in members]
+            racks.append(len(dict.fromkeys(place.rack for place in places)))
             hosts.append(len(dict.fromkeys(places)))
         return f"every write set: at least {min(racks)} racks, {min(hosts)} hosts"
 

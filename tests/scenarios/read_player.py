@@ -233,7 +233,7 @@ class HandlePlayer:
         changed = w.ledger(quorum, fragments, state, last, length)
         if "lost" not in options:
             return changed
-        lost = [_parse_range(each) for each in options["lost"].split(",")]
+        lost = [_parse_range(part) for part in options["lost"].split(",")]
         return changed.with_lost(lost, LOST_MS, w.TOKEN)
 
     def _show_lac(self) -> str:

@@ -70,7 +70,7 @@ class RepairPlayer:
             case ["needs", *rest]:
                 return self._needs(w.parse_options(rest))
             case ["lost", *ranges]:
-                lost = [each for text in ranges for each in _ranges(text)]
+                lost = [range_ for text in ranges for range_ in _ranges(text)]
                 self._ledger = self._ledger.with_lost(lost, 5, w.TOKEN)
                 return []
             case ["plan" | "mark" | "swap" | "unmark" | "change", *rest]:
@@ -94,9 +94,9 @@ class RepairPlayer:
         kinds = {"gone": Standing.GONE, "draining": Standing.DRAINING, "limbo": Standing.UNPROVEN}
         standings = Standings(
             {
-                each: standing
+                bookie: standing
                 for name, standing in kinds.items()
-                for each in w.parse_bookies(given.get(name, ""))
+                for bookie in w.parse_bookies(given.get(name, ""))
             }
         )
         places = _places(given) if "places" in given else NO_PLACES
@@ -142,7 +142,7 @@ class RepairPlayer:
             for first, last in _ranges(ranges)
         ]
         found = bad_entries(self._ledger, bookie_id, reported)
-        return [f"store {each.text} again" for each in found]
+        return [f"store {entries.text} again" for entries in found]
 
     def _listed(self, bookie_id: BookieId, ranges: str) -> list[str]:
         async def missing() -> list[Range]:
@@ -169,7 +169,7 @@ class RepairPlayer:
             return []
         members, at = rest
         published = {self._job.name: self._job}
-        up = {each: BookieRegistration(each, "host", 1) for each in w.parse_bookies(members)}
+        up = {bookie: BookieRegistration(bookie, "host", 1) for bookie in w.parse_bookies(members)}
         is_changed = self._changes.of_cluster(up, {})
         due = self._retries.look(published, (), float(at), is_cluster_changed=is_changed)
         return ["try it again" for _ in due]
@@ -189,8 +189,8 @@ def _ranges(text: str) -> list[Range]:
 
 
 async def _each(ranges: Sequence[Range]) -> AsyncIterator[Range]:
-    for each in ranges:
-        yield each
+    for range_ in ranges:
+        yield range_
 
 
 def _show(ledger: LedgerMetadata) -> str:

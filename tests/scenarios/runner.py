@@ -166,7 +166,9 @@ def _player_class(protocol: str) -> Callable[[Mapping[str, str]], Player]:
 def main(arguments: Sequence[str]) -> int:
     """Play the given transcripts, or all; `--rewrite` updates them. Return 1 if any differs."""
     rewrite = "--rewrite" in arguments
-    paths = [Path(each) for each in arguments if not each.startswith("-")] or scenario_files()
+    paths = [
+        Path(argument) for argument in arguments if not argument.startswith("-")
+    ] or scenario_files()
     differing = 0
     for path in paths:
         scenario = parse(path.name, path.read_text())

@@ -31,7 +31,7 @@ def main() -> int:
         bug
         for bug in BUGS
         if (not given.only or bug.name in given.only)
-        and any(each.kind in kinds for each in bug.searches)
+        and any(search.kind in kinds for search in bug.searches)
     ]
     if given.list:
         for bug in bugs:
@@ -69,10 +69,10 @@ def _search(bugs: Sequence[SeededBug], kinds: Collection[Kind], given: argparse.
 def report(result: Result) -> str:
     """Return a line for each search for a bug: its verdict, and the first evidence."""
     return "\n".join(
-        f"{result.bug.name}: {each.search.description}: {each.verdict}"
-        f"{'' if each.seed is None else f' at seed {each.seed}'} in {each.seconds:.0f} s"
-        f"{f': {each.evidence[0]}' if each.evidence else ''}"
-        for each in result.findings
+        f"{result.bug.name}: {finding.search.description}: {finding.verdict}"
+        f"{'' if finding.seed is None else f' at seed {finding.seed}'} in {finding.seconds:.0f} s"
+        f"{f': {finding.evidence[0]}' if finding.evidence else ''}"
+        for finding in result.findings
     )
 
 

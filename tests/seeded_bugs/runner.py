@@ -37,7 +37,7 @@ class Result:
     @property
     def is_found(self) -> bool:
         """Return whether each search found the bug."""
-        return all(each.verdict is Verdict.FOUND for each in self.findings)
+        return all(finding.verdict is Verdict.FOUND for finding in self.findings)
 
 
 def ordered(bugs: Iterable[SeededBug], seed: str, touched: Collection[str]) -> list[SeededBug]:
@@ -98,12 +98,12 @@ async def look_until(
 async def _result(
     bug: SeededBug, kinds: Collection[Kind], patched: Path, searcher: Searcher, plain: Path
 ) -> Result:
-    searches = [each for each in bug.searches if each.kind in kinds]
+    searches = [search for search in bug.searches if search.kind in kinds]
     try:
         trees.copy_tree(plain, patched)
         trees.apply_bug(bug, patched)
-        return Result(bug, tuple([await searcher.look(each, patched) for each in searches]))
+        return Result(bug, tuple([await searcher.look(search, patched) for search in searches]))
     except (trees.PatchError, OSError) as error:
         evidence = (repr(error),)
-        broken = [Finding(each, Verdict.BROKEN, evidence=evidence) for each in searches]
+        broken = [Finding(search, Verdict.BROKEN, evidence=evidence) for search in searches]
         return Result(bug, tuple(broken))

@@ -54,14 +54,14 @@ def test_bugs_are_described() -> None:
         assert bug.wrong.endswith(".")
         assert not any(path.startswith(("tests/", "docs/")) for path in bug.paths)
         assert bug.searches
-        assert not [each for each in bug.searches if each.part not in PARTS[each.kind]]
+        assert not [search for search in bug.searches if search.part not in PARTS[search.kind]]
 
 
 @pytest.mark.parametrize(
     ("kind", "themes"), [(Kind.SIMULATION, THEMES), (Kind.TOPICS, TOPIC_THEMES)]
 )
 def test_every_theme_finds_a_bug(kind: Kind, themes: dict[str, tuple[str, ...]]) -> None:
-    used = {each.part for bug in BUGS for each in bug.searches if each.kind is kind}
+    used = {search.part for bug in BUGS for search in bug.searches if search.kind is kind}
     assert {theme for theme in themes if themes[theme]} <= used
 
 

@@ -175,14 +175,14 @@ class UnsyncedDeaths:
         """
         rng, running = self._rng, self._running(self._cluster.bookies)
         share = rng.choice((0.3, 1.0, 1.0))
-        chosen = [each for each in running if rng.random() < share]
+        chosen = [node for node in running if rng.random() < share]
         if rng.random() < FAILED_SYNC_SHARE:
             for bookie in chosen:
                 bookie.disk_faults.failing_syncs = 1  # its process ends, and is restarted
         else:
             await self._die_writing(chosen, rng.choice(HANG_S) * rng.random())
         await asyncio.sleep(rng.choice(BEFORE_CUT_S) * rng.random())
-        self._cut_power([each for each in chosen if rng.random() < share])
+        self._cut_power([node for node in chosen if rng.random() < share])
 
     async def fence_unsynced(self) -> None:
         """Kill the bookies of an open ledger between the write and the sync of a fence.
@@ -199,7 +199,7 @@ class UnsyncedDeaths:
         if metadata is None:
             return
         named = metadata.last_fragment.ensemble
-        members = self._running([each for each in cluster.bookies if each.bookie_id in named])
+        members = self._running([bookie for bookie in cluster.bookies if bookie.bookie_id in named])
         async with self.writer_away(ledger_id, host) as is_away:
             if not is_away:
                 return
@@ -219,7 +219,7 @@ class UnsyncedDeaths:
         """Let the writer of an open ledger stand still and receive no news, until some time later.
         Yields False if it has no session.
         """
-        writer = next(each for each in self._cluster.clients if each.host == host)
+        writer = next(client for client in self._cluster.clients if client.host == host)
         store = writer.store
         if store is None:
             yield False
@@ -258,12 +258,12 @@ class UnsyncedDeaths:
             bookie.start_after(DOWN_S * self._rng.random())
 
     def _running(self, bookies: Sequence[BookieNode]) -> list[BookieNode]:
-        return [each for each in bookies if each.is_running]
+        return [bookie for bookie in bookies if bookie.is_running]
 
 
 def all_serve(bookies: Sequence[BookieNode]) -> bool:
     """Return whether all of some bookies serve."""
-    return all(each.is_serving for each in bookies)
+    return all(bookie.is_serving for bookie in bookies)
 
 
 BEGUN_S: Final = 0.05
@@ -311,12 +311,12 @@ class HeldCheckpoints:
         if metadata is None:
             return
         named = metadata.last_fragment.ensemble
-        members = [each for each in cluster.bookies if each.bookie_id in named and each.is_serving]
-        open_at = [each for each in members if not self._is_fenced(each, ledger_id)]
+        members = [node for node in cluster.bookies if node.bookie_id in named and node.is_serving]
+        open_at = [member for member in members if not self._is_fenced(member, ledger_id)]
         if not open_at:
             return
         bookie = rng.choice(open_at)
-        others = [each for each in members if each is not bookie]
+        others = [member for member in members if member is not bookie]
         async with self._deaths.writer_away(ledger_id, host) as is_away:
             if not is_away:
                 return
@@ -328,9 +328,9 @@ class HeldCheckpoints:
                     bookie.kill(power_off=False)
                     bookie.start_after(DOWN_S * rng.random())
                 await cluster.wait_until(lambda: all_serve([bookie]), UP_S)
-            for each in others:
-                each.pause()
-                cluster.network.faults.add(each.host, ALONE_S)
+            for other in others:
+                other.pause()
+                cluster.network.faults.add(other.host, ALONE_S)
             alone = asyncio.create_task(self._resume_soon(others))
         await alone
         taker = self._deaths.taker(ledger_id)
@@ -352,8 +352,8 @@ class HeldCheckpoints:
 
     async def _resume_soon(self, bookies: Sequence[BookieNode]) -> None:
         await asyncio.sleep(ALONE_S)
-        for each in bookies:
-            each.resume()
+        for bookie in bookies:
+            bookie.resume()
 
     def _is_fenced(self, bookie: BookieNode, ledger_id: int) -> bool:
         return (str(bookie.bookie_id), ledger_id) in self._cluster.model.fenced_at_s
@@ -413,7 +413,7 @@ class FailingBuilds:
 
     async def fail_build(self) -> None:
         """Let the next batch of a client that writes fail."""
-        writing = [each for each in self._cluster.clients if each.is_running and each.writes]
+        writing = [node for node in self._cluster.clients if node.is_running and node.writes]
         if writing:
             client = self._rng.choice(writing)
             assert client.node is not None
@@ -549,9 +549,9 @@ class Restores:
         """Copy all disks, and put the copies in their places some time later."""
         cluster = self._cluster
         self._count += 1
-        chosen = [each for each in cluster.bookies if each.platter.is_formatted]
-        old = [each.platter.copied(f"snapshot {self._count}") for each in chosen]
-        formats = [each.wipes for each in chosen]
+        chosen = [node for node in cluster.bookies if node.platter.is_formatted]
+        old = [node.platter.copied(f"snapshot {self._count}") for node in chosen]
+        formats = [node.wipes for node in chosen]
         await asyncio.sleep(WRITTEN_S * self._rng.random())
         for bookie, platter, wipes in zip(chosen, old, formats, strict=True):
             if bookie.wipes != wipes:

@@ -107,7 +107,7 @@ class Cluster:
         """Processes whose next batch cannot be made, and their hosts."""
         self.handle_numbers = itertools.count(1)
         self._connection_count = 0
-        self._by_host = {each.host: each for each in self.bookies}
+        self._by_host = {bookie.host: bookie for bookie in self.bookies}
 
     @property
     def chain_answers(self) -> ChainAnswers:
@@ -151,15 +151,15 @@ class Cluster:
         return bookie is not None and bookie.is_serving
 
     def _is_running(self, node: int) -> bool:
-        return any(each.node == node for each in self.bookies)
+        return any(bookie.node == node for bookie in self.bookies)
 
     def _platter_of(self, host: str) -> Platter | None:
         bookie = self._by_host.get(host)
         return None if bookie is None else bookie.platter
 
     def _sound_bookie(self, bookie_id: str) -> BookieNode | None:
-        sound = (each for each in self.bookies if each.host not in self.damaged)
-        return next((each for each in sound if each.bookie_id == bookie_id), None)
+        sound = (bookie for bookie in self.bookies if bookie.host not in self.damaged)
+        return next((node for node in sound if node.bookie_id == bookie_id), None)
 
     def _sound_platter_of(self, bookie_id: str) -> Platter | None:
         bookie = self._sound_bookie(bookie_id)

@@ -447,7 +447,7 @@ class CrashableDisk:
         await self.pause()
         index_bytes = self.faults.index_capacity_bytes
         if directory == "index" and index_bytes is not None:
-            used = sum(each.sizes().used_bytes for each in self.platter.stores.values())
+            used = sum(store.sizes().used_bytes for store in self.platter.stores.values())
             return DiskSpace(index_bytes, max(0, index_bytes - used), device=1)
         return DiskSpace(self.faults.capacity_bytes, self.room_for(self.faults.capacity_bytes))
 

@@ -208,7 +208,7 @@ class Faults(FaultsByRate):
             bookie.begin_stop()
 
     async def _power_cut(self) -> None:
-        running = [each for each in self._cluster.bookies if each.is_running]
+        running = [node for node in self._cluster.bookies if node.is_running]
         share = self._rng.choice((0.5, 1.0, 1.0))
         for bookie in running:
             if self._rng.random() < share:
@@ -241,7 +241,7 @@ class Faults(FaultsByRate):
         if not live:
             return
         ledger_id, host = self._rng.choice(live)
-        writer = next(each for each in cluster.clients if each.host == host)
+        writer = next(client for client in cluster.clients if client.host == host)
         is_cut_off = writer.store is not None and self._rng.random() < 0.5
         if is_cut_off and writer.store is not None:
             writer.store.suspend()  # otherwise the news of the recovery reaches the writer first
@@ -255,7 +255,7 @@ class Faults(FaultsByRate):
         await cluster.wait_until(lambda: not taker.is_running, 2 * TAKE_OVER_S)
         if self._rng.random() < 0.6:
             share = self._rng.choice((0.5, 1.0))
-            for bookie in [each for each in cluster.bookies if each.is_running]:
+            for bookie in [node for node in cluster.bookies if node.is_running]:
                 if self._rng.random() < share:
                     bookie.kill(power_off=self._rng.random() < 0.5)
                     bookie.start_after(0.2)
@@ -269,7 +269,7 @@ class Faults(FaultsByRate):
     # -- the network
 
     def _hosts(self) -> list[str]:
-        return [each.host for each in (*self._cluster.bookies, *self._cluster.clients)]
+        return [bookie.host for bookie in (*self._cluster.bookies, *self._cluster.clients)]
 
     async def _cut_one_way(self) -> None:
         source = self._rng.choice(self._cluster.bookies).host
@@ -285,8 +285,8 @@ class Faults(FaultsByRate):
         host = self._rng.choice(self._cluster.bookies).host
         others = [each for each in self._hosts() if each != host]
         ways = self._rng.choice(("in", "out", "both"))
-        pairs = [(each, host) for each in others if ways != "out"]
-        pairs += [(host, each) for each in others if ways != "in"]
+        pairs = [(other, host) for other in others if ways != "out"]
+        pairs += [(host, other) for other in others if ways != "in"]
         await self._cut_pairs(pairs, self._stall())
 
     async def _stall_connection(self) -> None:
@@ -321,7 +321,7 @@ class Faults(FaultsByRate):
 
     async def _fill_disk(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)
-        used = sum(len(each.current) for each in bookie.platter.names.values())
+        used = sum(len(name.current) for name in bookie.platter.names.values())
         bookie.disk_faults.capacity_bytes = used + self._rng.randrange(FULL_ROOM_BYTES)
         with self._cluster.network.faults.lasting(bookie.host):
             await asyncio.sleep(self._stall())
@@ -350,7 +350,7 @@ class Faults(FaultsByRate):
         nodes = (*self._cluster.bookies, *self._cluster.clients)
         rng = self._leaders_rng
         share = rng.choice((0.3, 0.7))
-        stores = [each.store for each in nodes if each.store and rng.random() < share]
+        stores = [node.store for node in nodes if node.store and rng.random() < share]
         for store in stores:
             store.follow_replaced_leader()
         await asyncio.sleep(REPLACED_S * rng.random())

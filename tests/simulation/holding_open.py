@@ -123,16 +123,16 @@ async def _append(cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter) -
 async def _see_progress(cluster: Cluster, held: list[Held]) -> None:
     """Append one more entry to each ledger at the same time, and wait until all have ended."""
     bookies = cluster.bookies
-    if not all(each.is_serving for each in bookies):
+    if not all(bookie.is_serving for bookie in bookies):
         return
     appends = {
         ledger.ledger_id: asyncio.create_task(_append(cluster, ledger, writer))
         for ledger, writer in held
     }
-    await cluster.wait_until(lambda: all(each.done() for each in appends.values()), PROGRESS_S)
-    waiting = [ledger_id for ledger_id, each in appends.items() if not each.done()]
-    for each in appends.values():
-        each.cancel()
+    await cluster.wait_until(lambda: all(append.done() for append in appends.values()), PROGRESS_S)
+    waiting = [ledger_id for ledger_id, task in appends.items() if not task.done()]
+    for append in appends.values():
+        append.cancel()
     await asyncio.gather(*appends.values(), return_exceptions=True)
     if waiting and not cluster.damaged:
         text = f"appends to {len(waiting)} of {len(held)} idle ledgers did not end: {waiting[:9]}"

@@ -145,7 +145,7 @@ class SimulationLoop(base_events.BaseEventLoop):
         self._dead[node] = None
         self._paused.pop(node, None)
         self._counted.pop(node, None)
-        for handle in itertools.chain(self._ready, [each[2] for each in self._timers]):
+        for handle in itertools.chain(self._ready, [timer[2] for timer in self._timers]):
             if self._is_dead(handle):
                 handle.cancel()
 
@@ -232,7 +232,9 @@ class SimulationLoop(base_events.BaseEventLoop):
         task = SimulationTask(next(self._task_numbers), coroutine, loop=loop, **options)
         self._tasks.append(task)
         if len(self._tasks) > self._tasks_max:
-            self._tasks = [each for each in self._tasks if not each.done()]
+            self._tasks = [
+                simulation_task for simulation_task in self._tasks if not simulation_task.done()
+            ]
             self._tasks_max = 2 * len(self._tasks) + TASKS_KEPT
         return task
 
@@ -267,7 +269,7 @@ class SimulationLoop(base_events.BaseEventLoop):
         """If no callback is ready, move the clock to the next timer; make due timers ready."""
         timers, ready = self._timers, self._ready
         if self._timer_cancelled_count > max(100, len(timers) // 2):
-            timers[:] = [each for each in timers if not each[2]._cancelled]
+            timers[:] = [timer for timer in timers if not timer[2]._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
         while timers and timers[0][2]._cancelled:

@@ -137,13 +137,15 @@ def copies_wanted(metadata: LedgerMetadata, fragment: Fragment, *, full: bool) -
 
 def fragment_of(metadata: LedgerMetadata, entry_id: int) -> Fragment:
     """Return the fragment that an entry is in."""
-    return next(each for each in reversed(metadata.fragments) if each.first_entry_id <= entry_id)
+    return next(
+        fragment for fragment in reversed(metadata.fragments) if fragment.first_entry_id <= entry_id
+    )
 
 
 def members_in_sync(metadata: LedgerMetadata) -> list[str]:
     """Return the members of the last fragment that every other fragment names: rule 11.2 again."""
-    names = [[str(each) for each in part.ensemble] for part in metadata.fragments]
-    return [each for each in names[-1] if all(each in ensemble for ensemble in names)]
+    names = [[str(bookie) for bookie in part.ensemble] for part in metadata.fragments]
+    return [name for name in names[-1] if all(name in ensemble for ensemble in names)]
 
 
 class Model:

@@ -138,7 +138,7 @@ class Network:
 
     def kill(self, node: int, host: str, *, power_off: bool) -> None:
         """Close a process's connections; without power, the host does not even refuse new ones."""
-        for name in [name for name, each in self.listeners.items() if each.node == node]:
+        for name in [name for name, listener in self.listeners.items() if listener.node == node]:
             del self.listeners[name]
         if power_off:
             self._off_hosts[host] = None
@@ -159,7 +159,7 @@ class Network:
 
     def connections(self) -> list[Endpoint]:
         """Return the clients' ends of all connections."""
-        return [each for each in self._endpoints if each.peer in self._endpoints]
+        return [endpoint for endpoint in self._endpoints if endpoint.peer in self._endpoints]
 
     def break_connection(self, endpoint: Endpoint) -> None:
         """Lose a connection: both ends notice it, each after a delay, or one never does."""

@@ -25,5 +25,5 @@ def note_error(cluster: "Cluster", what: str, error: BaseException) -> None:
 def described(error: BaseException) -> str:
     """Describe what failed, and where."""
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES_SHOWN:]
-    where = " < ".join(f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames))
+    where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
     return f"{error!r} at {where}"

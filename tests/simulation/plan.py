@@ -166,7 +166,7 @@ class Plan:
     @property
     def ack_quorum_min(self) -> int:
         """Return the lowest ack quorum of any ledger."""
-        return min(each.ack for each in self.quorums)
+        return min(quorum.ack for quorum in self.quorums)
 
 
 def theme_of(seed: int) -> str:
@@ -181,14 +181,16 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     bookie_count = rng.choice((3, 4)) if is_patient else rng.choice((3, 4, 4, 5, 5, 6))
     theme = theme_of(seed)
     ack_min = 2 if theme == "damage" else 1  # otherwise no disk may be damaged
-    fitting = [each for each in QUORUMS if each.ensemble <= bookie_count and each.ack >= ack_min]
+    fitting = [
+        quorum for quorum in QUORUMS if quorum.ensemble <= bookie_count and quorum.ack >= ack_min
+    ]
     quorums = in_sync_plan.with_in_sync(
         _quorums(fitting, rng), seed, theme, bookie_count, least=ack_min
     )
     duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
     chains = chain_plan.draw_chains(seed, theme, duration_s)
     duration_s = chain_plan.with_duration(duration_s, chains)
-    budget = min(in_sync_plan.losses_tolerated(each) for each in quorums)
+    budget = min(in_sync_plan.losses_tolerated(quorum) for quorum in quorums)
     faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
     later = _later_faults(random.Random(f"later faults {seed}"), theme, duration_s)
     faults = restore_plan.with_restores(faults, seed, theme, duration_s, is_beyond=beyond_budget)

@@ -221,8 +221,8 @@ def _chosen(cluster: Cluster) -> BookieNode | None:
     if work is None or not work.removes_bookie or cluster.plan.beyond_budget:
         return None
     chosen = random.Random(f"removal {cluster.plan.seed}").choice(cluster.bookies)
-    sound = [each for each in cluster.bookies if each.host not in cluster.damaged]
-    targets = sum(each.is_registered and each is not chosen for each in sound)
+    sound = [bookie for bookie in cluster.bookies if bookie.host not in cluster.damaged]
+    targets = sum(node.is_registered and node is not chosen for node in sound)
     may_be_removed = chosen in sound and not _keeps_given_up(cluster, chosen.bookie_id)
     return chosen if may_be_removed and targets >= _widest(cluster) else None
 
@@ -247,7 +247,7 @@ async def _is_removed(cluster: Cluster, bookie: BookieNode, bookie_id: str) -> b
 
 
 def _known(cluster: Cluster) -> list[str]:
-    return [each.bookie_id for each in cluster.bookies if each.bookie_id is not None]
+    return [bookie.bookie_id for bookie in cluster.bookies if bookie.bookie_id is not None]
 
 
 def _is_in(cluster: Cluster, bookie_id: str, *states: Lifecycle) -> bool:
@@ -273,14 +273,14 @@ async def _change(cluster: Cluster, bookie_id: str, to: Lifecycle) -> None:
 
 def _widest(cluster: Cluster) -> int:
     """Return the number of bookies that the widest fragment needs."""
-    ledgers = [each.metadata for each in cluster.model.ledgers.values() if each.metadata]
-    return max((len(f.ensemble) for each in ledgers for f in each.fragments), default=0)
+    ledgers = [ledger.metadata for ledger in cluster.model.ledgers.values() if ledger.metadata]
+    return max((len(f.ensemble) for ledger in ledgers for f in ledger.fragments), default=0)
 
 
 def _keeps_given_up(cluster: Cluster, bookie_id: str | None) -> bool:
     """Return whether a bookie holds what an unclean recovery gave up, so that it stays."""
-    ledgers = [each.metadata for each in cluster.model.ledgers.values() if each.metadata]
-    return any(bookie_id in fragment.ensemble for each in ledgers for fragment in each.given_up)
+    ledgers = [ledger.metadata for ledger in cluster.model.ledgers.values() if ledger.metadata]
+    return any(bookie_id in fragment.ensemble for ledger in ledgers for fragment in ledger.given_up)
 
 
 def _naming(cluster: Cluster, bookie_id: str) -> str:

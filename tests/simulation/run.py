@@ -155,7 +155,7 @@ def forget(loop: SimulationLoop) -> None:
 def _result(run: "_Run", model: Model, seed: int, now_s: float) -> Result:
     return Result(
         seed=seed,
-        violations=tuple(str(each) for each in model.violations),
+        violations=tuple(str(violation) for violation in model.violations),
         messages=model.message_count,
         metadata_messages=run.metadata_message_count,
         simulated_s=now_s,

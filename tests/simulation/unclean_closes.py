@@ -81,7 +81,7 @@ class UncleanCloses:
     def _members(self, ledger: LedgerModel) -> list[str]:
         if ledger.metadata is None:
             return []
-        return [str(each) for each in ledger.metadata.last_fragment.ensemble]
+        return [str(bookie) for bookie in ledger.metadata.last_fragment.ensemble]
 
     def _cut(self, client: ClientNode, members: list[str]) -> None:
         for bookie in self._cluster.bookies:
@@ -102,13 +102,15 @@ class UncleanCloses:
 
     def _writer_of(self, ledger: LedgerModel) -> ClientNode | None:
         host = self._cluster.live_ledgers.get(ledger.ledger_id)
-        return next((each for each in self._cluster.clients if each.host == host), None)
+        return next((client for client in self._cluster.clients if client.host == host), None)
 
     def _choose(self) -> LedgerModel | None:
         """Choose an in-sync ledger that is written, if possible one that can lose a member."""
-        ledgers = [self._cluster.model.ledger(each) for each in self._cluster.live_ledgers]
-        found = [each for each in ledgers if each.metadata and each.metadata.quorum.is_in_sync]
-        shrinking = [each for each in found if self._can_shrink(each)]
+        ledgers = [self._cluster.model.ledger(ledger) for ledger in self._cluster.live_ledgers]
+        found = [
+            ledger for ledger in ledgers if ledger.metadata and ledger.metadata.quorum.is_in_sync
+        ]
+        shrinking = [model for model in found if self._can_shrink(model)]
         return self._rng.choice(shrinking or found) if found else None
 
     def _can_shrink(self, ledger: LedgerModel) -> bool:
@@ -143,10 +145,10 @@ class UncleanCloses:
 
     async def _watch_operator(self, ledger: LedgerModel, taker: ClientNode) -> None:
         """Wait for the close; report a fragment that should not have been given up."""
-        steady = {each.host: each for each in self._cluster.bookies}
+        steady = {bookie.host: bookie for bookie in self._cluster.bookies}
         deadline_s = self._cluster.loop.now_s + RECOVERY_S
         while taker.is_running and self._cluster.loop.now_s < deadline_s:
-            steady = {h: each for h, each in steady.items() if self._is_reached(each, taker)}
+            steady = {h: node for h, node in steady.items() if self._is_reached(node, taker)}
             metadata = ledger.metadata
             if metadata is None or metadata.state is LedgerState.CLOSED:
                 break
@@ -154,19 +156,21 @@ class UncleanCloses:
         metadata = ledger.metadata
         if metadata is None or self._cluster.plan.network.slow_share:
             return  # an answer may come too late
-        ids = [each.bookie_id for each in steady.values()]
+        ids = [node.bookie_id for node in steady.values()]
         parts = metadata.given_up
         if len(parts) > 1 and ledger.confirmed < parts[-1].first_entry_id:
             parts = parts[:-1]  # its members may answer that they have nothing of it
         for part in parts:
-            asked = [each for each in part.ensemble if each in ids]
+            asked = [bookie for bookie in part.ensemble if bookie in ids]
             if asked:
                 self._report(f"ledger {ledger.ledger_id} gave up {part}; {asked} could be asked")
 
     def _is_reached(self, bookie: BookieNode, taker: ClientNode) -> bool:
         cluster, faults = self._cluster, bookie.disk_faults
         connections = cluster.network.connections()
-        is_stalled = any(each.stalled_until_s > cluster.loop.now_s for each in connections)
+        is_stalled = any(
+            connection.stalled_until_s > cluster.loop.now_s for connection in connections
+        )
         is_cut = cluster.network.is_cut(bookie.host, taker.host) or cluster.network.is_cut(
             taker.host, bookie.host
         )

@@ -210,7 +210,7 @@ class SharedAppends:
         if turns:
             asyncio.get_running_loop().call_soon(self._cancel_after, turns - 1)
             return
-        calls = [each for each in self._under_way.values() if not each.done()]
+        calls = [task for task in self._under_way.values() if not task.done()]
         if calls:
             self._rng.choice(calls).cancel()
 
@@ -490,7 +490,7 @@ async def see_all_members_return(
     ends".
     """
     bookies = cluster.bookies
-    is_up = await cluster.wait_until(lambda: all(each.is_serving for each in bookies), UP_S)
+    is_up = await cluster.wait_until(lambda: all(bookie.is_serving for bookie in bookies), UP_S)
     if not is_up or cluster.damaged:
         return  # a bookie that may have lost fences accepts no adds: see protocol rule 2.4
     if await cluster.wait_until(lambda: all(_is_whole(*each) for each in written), RETURN_S):
@@ -514,7 +514,7 @@ def _is_whole(ledger: LedgerModel, writer: LedgerWriter) -> bool:
     metadata = ledger.metadata
     if metadata is None or metadata.state is not LedgerState.OPEN:
         return True
-    members = [str(each) for each in metadata.last_fragment.ensemble]
+    members = [str(bookie) for bookie in metadata.last_fragment.ensemble]
     return (
         len(members) == metadata.quorum.ensemble_size
         and members_in_sync(metadata) == members

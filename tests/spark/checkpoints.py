@@ -31,7 +31,7 @@ def failure(frame: DataFrame, directory: Path) -> str:
 
 def newest(directory: Path, log: str) -> Path:
     """Return the newest file of one of the checkpoint's logs."""
-    files = [each for each in (directory / "checkpoint" / log).iterdir() if each.name.isdecimal()]
+    files = [path for path in (directory / "checkpoint" / log).iterdir() if path.name.isdecimal()]
     return max(files, key=lambda each: int(each.name))
 
 

@@ -22,7 +22,7 @@ CONFIG: Final = ClientConfig(
 def main(metadata: str) -> None:
     """Write, and end without closing anything."""
     writer = LedgerClient(metadata, config=CONFIG).create_ledger(SEEN_BY_ALL)
-    writer.append_many([b"entry %d" % each for each in range(ENTRIES)])
+    writer.append_many([b"entry %d" % number for number in range(ENTRIES)])
     sys.stdout.write(f"{writer.id}\n")
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -28,4 +28,8 @@ def finish(query: StreamingQuery) -> list[int]:
     """Wait for the end; return the number of rows of each micro-batch."""
     query.awaitTermination(int(WAIT_S))
     assert not query.isActive, "it ends by itself"
-    return [int(each["numInputRows"]) for each in query.recentProgress if each["numInputRows"]]
+    return [
+        int(progress["numInputRows"])
+        for progress in query.recentProgress
+        if progress["numInputRows"]
+    ]

@@ -111,7 +111,7 @@ def test_rows_have_the_number_of_their_fragment(
         with client.create_ledger(Quorum.majority(3)) as writer:
             writer.append_many(entries(1_000))
             member = writer.info.fragments[0].ensemble[0]
-            next(each for each in fragile_cluster.bookies if each.id == member).kill()
+            next(bookie for bookie in fragile_cluster.bookies if bookie.id == member).kill()
             writer.append_many(entries(1_000))
         assert len(writer.info.fragments) == 2
         boundary = writer.info.fragments[1].first_entry_id
@@ -126,7 +126,9 @@ def test_a_damaged_replica_is_skipped(spark: SparkSession, fragile_cluster: Runn
         with client.create_ledger(Quorum.all(3)) as writer:
             writer.append_many(payloads)
         member = writer.info.fragments[0].ensemble[1]
-    bookie = next(each for each in fragile_cluster.bookies if each.id == member)
+    bookie = next(
+        local_bookie for local_bookie in fragile_cluster.bookies if local_bookie.id == member
+    )
     fragile_cluster.run(bookie.stop())
     for path in (bookie.data_dir / "log").glob("*.log"):
         data = path.read_bytes()

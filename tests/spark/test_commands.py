@@ -63,7 +63,7 @@ def test_ingest_and_scrub_commands(own_cluster: RunningCluster, tmp_path: Path) 
         assert link is not None
         ledger_id = link.ledgers[0].ledger_id
         member = client.ledger_info(ledger_id).fragments[0].ensemble[0]
-    next(each for each in own_cluster.bookies if each.id == member).kill()
+    next(bookie for bookie in own_cluster.bookies if bookie.id == member).kill()
     missing = f"ingest {tmp_path / 'none'} --chain lines"
     [(rows, found), (nothing, refused)], errors = quire_spark(own_cluster, "scrub", missing)
     assert found == ExitCode.FINDINGS, errors[-2000:]

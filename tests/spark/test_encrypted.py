@@ -94,7 +94,7 @@ def test_an_archive_keeps_the_ciphertext(
     new = restore(spark, cluster.metadata, path, chain, options=options)
     for old, payload in ((ledger.id, mark), (plain.id, b"plain")):
         with client.open_ledger(new[old], encryption=keys) as reader:
-            assert [each.data for batch in reader.read() for each in batch] == [payload] * 10
+            assert [entry.data for batch in reader.read() for entry in batch] == [payload] * 10
     copy, original = client.ledger_info(new[ledger.id]), client.ledger_info(ledger.id)
     assert copy.encryption == original.encryption
     fresh = client.ledger_info(new[plain.id])

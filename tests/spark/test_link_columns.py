@@ -40,10 +40,10 @@ def test_links_and_times_in_sql_and_in_a_stream(
     assert spark.table("linked").columns[3:] == ["data", "link", "ledger_time"]
     counts = spark.sql("SELECT link, count(*) FROM linked GROUP BY link ORDER BY link").collect()
     assert [tuple(row) for row in counts] == [(0, 7), (1, 5)]
-    newest = max(each.created_ms for each in linked)
+    newest = max(ledger_info.created_ms for ledger_info in linked)
     late = datetime.fromtimestamp(newest / 1000, UTC).isoformat()
     found = spark.sql(f"SELECT ledger_id FROM linked WHERE ledger_time >= '{late}'").collect()
-    wanted = [each.id for each in linked if each.created_ms == newest]
+    wanted = [ledger_info.id for ledger_info in linked if ledger_info.created_ms == newest]
     assert sorted({row[0] for row in found}) == sorted(wanted)
 
     reader = spark.readStream.format("ledger").option("metadata", cluster.metadata)
@@ -54,10 +54,10 @@ def test_links_and_times_in_sql_and_in_a_stream(
     table = spark.read.parquet(str(tmp_path / "table"))
     rows = table.groupBy("link", "ledger_id", "ledger_time").count().orderBy("ledger_id")
     times = [(row["ledger_id"], row["link"], row["count"]) for row in rows.collect()]
-    ids = [each.id for each in linked]
+    ids = [ledger_info.id for ledger_info in linked]
     assert times == [(ids[0], 0, 3), (ids[1], 0, 4), (ids[2], 1, 5)]
     micros = [row[0] for row in rows.select(F.unix_micros("ledger_time")).collect()]
-    assert micros == [1_000 * each.created_ms for each in linked]
+    assert micros == [1_000 * ledger_info.created_ms for ledger_info in linked]
 
 
 def test_named_ledgers_have_no_link(

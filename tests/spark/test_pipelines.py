@@ -36,7 +36,7 @@ def make(
 
 def damage(cluster: RunningCluster, bookie_id: str, marks: list[bytes]) -> None:
     """Flip a bit of the payload after each mark, in the log of one bookie."""
-    bookie = next(each for each in cluster.bookies if each.id == bookie_id)
+    bookie = next(local_bookie for local_bookie in cluster.bookies if local_bookie.id == bookie_id)
     cluster.run(bookie.stop())
     flipped = 0
     for path in (bookie.data_dir / "log").glob("*.log"):
@@ -56,7 +56,7 @@ async def move_replica(metadata: str, ledger_id: int, old: str, new: str) -> Non
     async with open_cluster(metadata) as cluster:
         ledger, version = await cluster.ledgers.get(LedgerId(ledger_id))
         fragment = ledger.fragments[0]
-        members = tuple(BookieId(new) if each == old else each for each in fragment.ensemble)
+        members = tuple(BookieId(new) if bookie == old else bookie for bookie in fragment.ensemble)
         token = UpdateToken(b"a planted change")
         moved = ledger.with_fragment(0, replace(fragment, ensemble=members), token)
         await cluster.ledgers.compare_and_set(moved, version)
@@ -75,7 +75,7 @@ def test_scrub_finds_what_was_planted_and_nothing_else(
     corrupted = held[:PLANTED]
     wanted = {BadRange(int(infos[n].id), 0, 19, str(victim), "corrupt") for n in corrupted}
     damage(own_cluster, victim, [b"ledger %d entry 7;" % n for n in corrupted])
-    everybody = [each.id for each in own_cluster.bookies]
+    everybody = [bookie.id for bookie in own_cluster.bookies]
     for n in [n for n in range(len(infos)) if n not in corrupted][:PLANTED]:
         members = infos[n].fragments[0].ensemble
         absent = next(each for each in everybody if each not in members)
@@ -93,7 +93,7 @@ def test_scrub_reports_no_copy_of_an_unreachable_bookie_as_missing(
     with LedgerClient(fragile_cluster.metadata, config=PATIENT) as client:
         [info] = make(client, 1)
     member = info.fragments[0].ensemble[2]
-    next(each for each in fragile_cluster.bookies if each.id == member).kill()
+    next(bookie for bookie in fragile_cluster.bookies if bookie.id == member).kill()
     [finding] = findings_of(scrub(spark, fragile_cluster.metadata, [info.id]))
     assert (finding.finding, finding.bookie) == ("unreachable", member)
     assert (finding.first_entry_id, finding.last_entry_id) == (0, 19)

@@ -91,9 +91,9 @@ def test_a_micro_batch_of_a_topic_that_is_no_longer_named_is_not_left_out(
     spark: SparkSession, cluster: RunningCluster, topic: WrittenTopic, tmp_path: Path
 ) -> None:
     other = cluster.run(WrittenTopic.create(cluster.metadata, f"{topic.name}-2"))
-    for each in (topic, other):
-        cluster.run(each.lead(0))
-        cluster.run(each.append(0, records(0, 5)))
+    for written_topic in (topic, other):
+        cluster.run(written_topic.lead(0))
+        cluster.run(written_topic.append(0, records(0, 5)))
     both = f"{topic.name},{other.name}"
     assert finish(into_files(stream(spark, cluster, "topic", topic=both), tmp_path)) == [10]
     forget_commit(tmp_path)

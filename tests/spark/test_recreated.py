@@ -136,9 +136,9 @@ def test_a_ledger_of_another_cluster_with_the_same_id(
     own_cluster: RunningCluster,
     tmp_path: Path,
 ) -> None:
-    for each, rows in ((cluster, 10), (own_cluster, 30)):
+    for running_cluster, rows in ((cluster, 10), (own_cluster, 30)):
         with (
-            LedgerClient(each.metadata) as client,
+            LedgerClient(running_cluster.metadata) as client,
             client.create_ledger(Quorum.all(2), ledger_id=OTHER_ID) as writer,
         ):
             writer.append_many([b"entry"] * rows)
@@ -196,7 +196,7 @@ def test_tasks_compare_the_ledger_that_was_planned(
     (part,) = strict.partitions()
     assert isinstance(part, RangePartition)
     assert rows_of(strict, part) == 10
-    ranges = [replace(each, creation_token=bytes(16)) for each in part.ranges]
+    ranges = [replace(range_, creation_token=bytes(16)) for range_ in part.ranges]
     other = replace(part, ranges=PackedRanges(ranges))
     with pytest.raises(RecreatedError, match="since this part of the query was planned"):
         rows_of(strict, other)

@@ -42,8 +42,8 @@ def topics(cluster: RunningCluster) -> Iterator[Callable[..., WrittenTopic]]:
         return topic
 
     yield create
-    for each in made:
-        cluster.run(each.aclose())
+    for written_topic in made:
+        cluster.run(written_topic.aclose())
 
 
 def test_a_checkpoint_that_outlives_its_topic(
@@ -90,7 +90,7 @@ def test_tasks_compare_the_ledgers_of_a_topic_that_were_planned(
     (part,) = strict.partitions()
     assert isinstance(part, RangePartition)
     assert rows_of(strict, part) == 10
-    ranges = tuple(replace(each, creation_token=bytes(16)) for each in part.ranges)
+    ranges = tuple(replace(range_, creation_token=bytes(16)) for range_ in part.ranges)
     other = replace(part, ranges=ranges)
     with pytest.raises(RecordsLostError, match="another one has its id"):
         rows_of(strict, other)

@@ -40,7 +40,9 @@ def publish(client: LedgerClient, chain: str, *counts: int) -> list[tuple[int, i
         infos.append(writer.info)
     handle.publish(infos)
     return [
-        (int(each.id), n) for each, count in zip(infos, counts, strict=True) for n in range(count)
+        (int(ledger_info.id), n)
+        for ledger_info, count in zip(infos, counts, strict=True)
+        for n in range(count)
     ]
 
 

@@ -114,7 +114,7 @@ def test_a_batch_that_spark_did_not_record_is_not_appended_again(
 
     def forget_last_commit() -> None:
         commits = tmp_path / "checkpoint" / "commits"
-        last = max(int(each.name) for each in commits.iterdir() if each.name.isdecimal())
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
         for name in (str(last), f".{last}.crc"):
             (commits / name).unlink(missing_ok=True)
 

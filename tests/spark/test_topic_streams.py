@@ -40,8 +40,8 @@ def test_a_topic_is_followed_across_restarts(
     frame = stream(spark, cluster, "topic", topic=topic.name, maxOffsetsPerTrigger=120)
     query = into_files(frame, tmp_path)
     assert finish(query) == [120, 120, 60]
-    with_rows = [each for each in query.recentProgress if each["numInputRows"]]
-    assert [entries_behind(each) for each in with_rows] == [180, 60, 0]
+    with_rows = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    assert [entries_behind(row) for row in with_rows] == [180, 60, 0]
     assert finish(into_files(frame, tmp_path)) == []
     cluster.run(topic.roll(0, 0))
     cluster.run(topic.lead(0))

@@ -27,8 +27,8 @@ def make_topic(cluster: RunningCluster) -> Iterator[MakeTopic]:
         return made[-1]
 
     yield make
-    for each in made:
-        cluster.run(each.aclose())
+    for topic in made:
+        cluster.run(topic.aclose())
 
 
 def read(spark: SparkSession, cluster: RunningCluster, topic: str, **options: object) -> DataFrame:
@@ -64,7 +64,10 @@ def test_every_record_comes_once_and_unchanged(
     assert by_place[0, 777].headers is None
     last = by_place[1, 50]
     assert (last.key, last.value) == (None, None)
-    assert [(each.key, each.value) for each in last.headers] == [("trace", b"1"), ("none", None)]
+    assert [(header.key, header.value) for header in last.headers] == [
+        ("trace", b"1"),
+        ("none", None),
+    ]
     assert "headers" not in read(spark, cluster, topic.name, includeHeaders="false").columns
 
 

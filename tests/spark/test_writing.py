@@ -157,7 +157,7 @@ def test_quorums_are_options(
     save(numbers(spark, 5, 1), cluster, chain, ensemble=2, inSync="true", minInSync=1)
     info = client.chain(chain).info()
     links = [link for _, link in client.chain(chain).links(0, info.next_index)]
-    quorums = [client.ledger_info(each.ledgers[0].ledger_id).quorum for each in links if each]
+    quorums = [client.ledger_info(link.ledgers[0].ledger_id).quorum for link in links if link]
     assert [(q.ensemble_size, q.write_quorum, q.ack_quorum) for q in quorums] == [
         (4, 2, 2),
         (2, 2, 2),

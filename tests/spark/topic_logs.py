@@ -102,9 +102,9 @@ class WrittenTopic:
     ) -> None:
         """Append batches one after the other; return once all are confirmed and seen by readers."""
         log = self.logs[partition]
-        for each in batches:
+        for batch in batches:
             data = build_batch(
-                each, compression=compression, producer=producer, is_transactional=is_transactional
+                batch, compression=compression, producer=producer, is_transactional=is_transactional
             )
             await log.append(read_header(data), data, may_open=lambda: is_transactional)
         await self.wait_until_seen(partition)

@@ -44,7 +44,7 @@ class Report:
 
 def read_report(service: str, packages: Sequence[LockedPackage], text: str, errors: str) -> Report:
     """Read the output of pip-audit: JSON on standard output, or an error on the other."""
-    names = [each.name for each in packages]
+    names = [package.name for package in packages]
     try:
         entries = json.loads(text)["dependencies"]
     except (ValueError, KeyError, TypeError):
@@ -65,9 +65,9 @@ def read_report(service: str, packages: Sequence[LockedPackage], text: str, erro
 
 def status_of(reports: Sequence[Report]) -> int:
     """Return the status for the reports of all services that were asked."""
-    if any(each.vulnerabilities for each in reports):
+    if any(report.vulnerabilities for report in reports):
         return VULNERABLE
-    return CLEAN if any(not each.unchecked for each in reports) else UNCHECKED
+    return CLEAN if any(not report.unchecked for report in reports) else UNCHECKED
 
 
 def audit(tool: str, lock: Path) -> list[Report]:
@@ -92,7 +92,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     reports = audit(arguments.tool, arguments.lock)
     for report in reports:
-        sys.stdout.write("".join(f"{each}\n" for each in report.vulnerabilities))
+        sys.stdout.write("".join(f"{vulnerability}\n" for vulnerability in report.vulnerabilities))
         if report.unchecked:
             count = len(report.unchecked)
             sys.stdout.write(
@@ -107,7 +107,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _ask(tool: str, lock: Path, service: str, packages: Sequence[LockedPackage]) -> Report:
     words = [tool, "--requirement", str(lock), "--require-hashes", "--disable-pip"]
     words += ["--vulnerability-service", service, "--format", "json", "--progress-spinner", "off"]
-    names = tuple(each.name for each in packages)
+    names = tuple(package.name for package in packages)
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=SERVICE_S_MAX, check=False

@@ -66,7 +66,7 @@ def _package(lines: Sequence[str], reasons: Sequence[str]) -> list[LockedPackage
     (specifier,) = requirement.specifier or [None]
     if requirement.url or specifier is None or specifier.operator != "==":
         raise ValueError(f"{requirement.name} is not locked to one version: {lines[0]!r}")
-    if not hashes or not all(_HASH.fullmatch(each) for each in hashes):
+    if not hashes or not all(_HASH.fullmatch(hash_value) for hash_value in hashes):
         raise ValueError(f"{requirement.name} has something else than hashes: {lines[1:3]}")
-    via = [each.removeprefix(_VIA).strip() for each in reasons]
+    via = [reason.removeprefix(_VIA).strip() for reason in reasons]
     return [LockedPackage(requirement, hashes, tuple(each for each in via if each))]

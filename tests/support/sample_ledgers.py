@@ -20,7 +20,7 @@ IN_SYNC = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC, min_in_sync=2)
 
 def bookies(names: Iterable[str]) -> tuple[BookieId, ...]:
     """Return one bookie for each letter, or each name."""
-    return tuple(BookieId(each) for each in names)
+    return tuple(BookieId(name) for name in names)
 
 
 def standings(gone: str = "", draining: str = "", unproven: str = "") -> Standings:

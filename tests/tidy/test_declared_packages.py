@@ -42,7 +42,7 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
             waiting += node.orelse
             continue
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, each.name.partition(".")[0]) for each in node.names)
+            yield from ((node.lineno, name.name.partition(".")[0]) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.lineno, node.module.partition(".")[0]
         waiting += ast.iter_child_nodes(node)
@@ -55,7 +55,7 @@ def undeclared(source: str) -> list[tuple[int, str]]:
         if name in OWN or name in sys.stdlib_module_names:
             continue
         owners = installed().get(name, [BY_INTENT.get(name, name)])
-        if not declared() & {_normal(each) for each in (*owners, BY_INTENT.get(name, name))}:
+        if not declared() & {_normal(owner) for owner in (*owners, BY_INTENT.get(name, name))}:
             found.append((line, name))
     return found
 
@@ -88,5 +88,5 @@ def test_the_extras_of_a_user_are_documented() -> None:
     section = page.partition("## Install it")[2].partition("## ")[0]
     extras = {*PROJECT["project"]["optional-dependencies"]} - {*NOT_OF_A_USER}
     assert {
-        each for each in extras if f"`{each}`" not in section and f"[{each}]" not in section
+        extra for extra in extras if f"`{extra}`" not in section and f"[{extra}]" not in section
     } == set()

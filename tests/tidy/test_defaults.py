@@ -22,7 +22,7 @@ def numbers_above_one(tree: ast.Module) -> list[tuple[str, float]]:
                 pass
             case _:
                 continue
-        names = [each.id for each in ast.walk(value) if isinstance(each, ast.Name)]
+        names = [t.id for t in ast.walk(value) if isinstance(t, ast.Name)]
         if name.islower() and all(each in UNITS for each in names):
             number = eval(ast.unparse(value), dict(UNITS))
             if isinstance(number, int | float) and number > 1:

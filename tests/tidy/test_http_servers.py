@@ -22,9 +22,9 @@ SERVERS = {
 def test_no_other_module_serves_http() -> None:
     found: dict[str, set[str]] = {name: set() for name in SERVERS}
     for path, module in PRODUCT.items():
-        for each in module.nodes:
-            if isinstance(each, ast.Call):
-                name = getattr(each.func, "id", getattr(each.func, "attr", ""))
+        for node in module.nodes:
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
                 if name in found:
                     found[name].add(path)
     assert found == SERVERS

@@ -14,7 +14,7 @@ from tests.supply_chain.lock_file import PROJECT, LockedPackage, parse_lock
 
 ROOT = Path(__file__).parents[2]
 LOCK_TEXT = (ROOT / "deploy" / "requirements.lock").read_text()
-LOCKED = {each.name: each for each in parse_lock(LOCK_TEXT)}
+LOCKED = {package.name: package for package in parse_lock(LOCK_TEXT)}
 EXTRAS = ("server", "broker", "console")
 """What a bookie and a broker need; `make lock` names the same."""
 ONE = f"one==1.0 \\\n    --hash=sha256:{'0' * 64}\n    # via quire (pyproject.toml)\n"
@@ -27,9 +27,14 @@ def wanted(extras: tuple[str, ...]) -> list[Requirement]:
     for extra in extras:
         texts += project["optional-dependencies"][extra]
     found = [Requirement(text) for text in texts]
-    inner = {extra for each in found if each.name == project["name"] for extra in each.extras}
+    inner = {
+        extra
+        for requirement in found
+        if requirement.name == project["name"]
+        for extra in requirement.extras
+    }
     assert inner <= set(extras)
-    return [each for each in found if each.name != project["name"]]
+    return [requirement for requirement in found if requirement.name != project["name"]]
 
 
 @pytest.mark.parametrize("requirement", wanted(EXTRAS), ids=lambda each: each.name)
@@ -41,7 +46,7 @@ def test_a_requirement_is_locked_within_its_range(requirement: Requirement) -> N
 
 
 def test_every_package_is_needed() -> None:
-    direct = {canonicalize_name(each.name) for each in wanted(EXTRAS)}
+    direct = {canonicalize_name(requirement.name) for requirement in wanted(EXTRAS)}
     assert unneeded(LOCKED, direct) == []
 
 
@@ -50,7 +55,7 @@ def unneeded(locked: dict[str, LockedPackage], direct: Collection[str]) -> list[
     reached, count = set(direct), 0
     while len(reached) > count:
         count = len(reached)
-        reached |= {name for name, each in locked.items() if reached & {*each.required_by}}
+        reached |= {name for name, package in locked.items() if reached & {*package.required_by}}
     return sorted(locked.keys() - reached)
 
 
@@ -75,7 +80,9 @@ def test_the_file_names_no_index_and_no_place() -> None:
 
 def test_what_is_not_needed_is_found() -> None:
     text = ONE + ONE.replace("one", "two") + ONE.replace("one", "three").replace("quire", "two")
-    packages = {each.name: each for each in parse_lock(text.replace("two (pyproject.toml)", "two"))}
+    packages = {
+        package.name: package for package in parse_lock(text.replace("two (pyproject.toml)", "two"))
+    }
     assert unneeded(packages, {"one"}) == ["three", "two"]
     assert unneeded(packages, {"one", "two"}) == []
 

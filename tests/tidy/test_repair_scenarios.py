@@ -41,7 +41,7 @@ def functions(path: str) -> frozenset[str]:
     """Return the functions of a module; none if there is no such module."""
     nodes = MODULES[path].tree.body if path in MODULES else []
     defined = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return frozenset(each.name for each in nodes if isinstance(each, defined))
+    return frozenset(node.name for node in nodes if isinstance(node, defined))
 
 
 def missing(cell: str) -> list[str]:

@@ -58,7 +58,7 @@ def sources() -> Iterator[tuple[str, str]]:
 def citations(source: str) -> list[str]:
     """Cut the first sentence of a source at the semicolons outside of brackets."""
     first = re.split(r"\. (?=[A-Z])", source)[0]
-    return [each.strip() for each in re.split(r"; (?![^()]*\))", first)]
+    return [part.strip() for part in re.split(r"; (?![^()]*\))", first)]
 
 
 def wrong_with(citation: str) -> str:
@@ -91,7 +91,7 @@ def _missing(path: str, text: str) -> str:
         return f"no document {path}"
     headings = HEADING.findall(prose(path))
     words = QUOTED.findall(text)
-    wrong = [each for each in words if not any(found.startswith(each) for found in headings)]
+    wrong = [word for word in words if not any(found.startswith(word) for found in headings)]
     if path.endswith("reliability.md"):
         wrong += [each for each in FAULT.findall(text) if f"| {each} |" not in prose(path)]
     return f"{path} has no {', '.join(map(repr, wrong))}" if wrong else ""

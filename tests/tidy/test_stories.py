@@ -64,7 +64,7 @@ def stories() -> dict[str, Story]:
     """Return the sections that have steps."""
     parts = SECTION.split(TEXT)
     found = {title: story_of(text) for title, text in zip(parts[1::2], parts[2::2], strict=True)}
-    return {title: each for title, each in found.items() if each.steps}
+    return {title: story for title, story in found.items() if story.steps}
 
 
 @cache
@@ -128,7 +128,7 @@ def missing_files(text: str, folders: Iterable[str]) -> list[str]:
     """Return the files and folders in backticks that do not exist."""
     files = [word for word in QUOTED.findall(text) if word.endswith((".py", "/"))]
     places = ["", *(f"{folder}/" for folder in folders)]
-    return [each for each in files if not any((ROOT / place / each).exists() for place in places)]
+    return [file for file in files if not any((ROOT / place / file).exists() for place in places)]
 
 
 def test_the_stories_are_read() -> None:
@@ -161,9 +161,9 @@ def test_every_name_in_a_step_is_defined_in_a_file_that_the_story_names(title: s
 @pytest.mark.parametrize("title", STORIES)
 def test_every_file_in_a_step_exists_at_its_path_or_beside_the_file_of_the_step(title: str) -> None:
     missing = [
-        f"{number}. {each}"
+        f"{number}. {file}"
         for number, step in enumerate(STORIES[title].steps, 1)
-        for each in missing_files(
+        for file in missing_files(
             step.text,
             [str(PurePosixPath(path).parent) for path in step.files()],
         )

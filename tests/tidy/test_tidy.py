@@ -134,7 +134,7 @@ def test_the_wire_protocol_stands_alone() -> None:
 
 
 def test_pure_modules_are_under_contract() -> None:
-    contracts = {each["name"]: each for each in TOOLS["importlinter"]["contracts"]}
+    contracts = {tool["name"]: tool for tool in TOOLS["importlinter"]["contracts"]}
     listed = contracts[PURITY_CONTRACT]["source_modules"]
     existing = [_module_name(path) for path in PRODUCT]
     missing = [name for name in PURE_MODULES if name in existing and name not in listed]
@@ -170,9 +170,9 @@ def test_unit_tests_lie_where_their_modules_do() -> None:
         tested = PurePosixPath(path).relative_to("tests/unit")
         name = tested.name.removeprefix("test_")
         places = [
-            each.parent
-            for each in modules
-            if each.parts[0] == tested.parts[0] and each.name == name
+            module.parent
+            for module in modules
+            if module.parts[0] == tested.parts[0] and module.name == name
         ]
         is_elsewhere = len(places) == 1 and places != [tested.parent]
         if str(tested.parent) not in folders or is_elsewhere:

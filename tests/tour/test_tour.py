@@ -104,7 +104,9 @@ async def test_a_chain_of_ledgers(cluster: RunningCluster) -> None:
             await ledger.append(b"an entry")
         await chain.publish([ledger.info])
         links = [link async for _, link in chain.links(0, 1) if link is not None]
-        assert [each.ledger_id for link in links for each in link.ledgers] == [ledger.id]
+        assert [linked_ledger.ledger_id for link in links for linked_ledger in link.ledgers] == [
+            ledger.id
+        ]
 
 
 def test_verbs_of_ledgers(cluster: RunningCluster, tmp_path: Path) -> None:

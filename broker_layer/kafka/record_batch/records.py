@@ -88,7 +88,7 @@ def build_batch(
 ) -> bytearray:
     """Build the batch of one or more records, in the order of their offsets."""
     first = records[0]
-    packed = compress(compression, b"".join(_encode_record(each, first) for each in records))
+    packed = compress(compression, b"".join(_encode_record(record, first) for record in records))
     attributes = (
         compression
         | is_transactional * TRANSACTIONAL_FLAG
@@ -104,7 +104,7 @@ def build_batch(
         attributes,
         records[-1].offset - first.offset,
         first.timestamp_ms,
-        max(each.timestamp_ms for each in records),
+        max(record.timestamp_ms for record in records),
         producer.producer_id,
         producer.epoch,
         producer.base_sequence,

@@ -120,7 +120,11 @@ class AbortedPage:
     def of(cls, entry: "StateEntry", end_offset: int) -> Self:
         """Return those with markers below an offset, which no later entry names."""
         start = 0 if entry.older is None else entry.older.end_offset
-        named = (each for each in entry.aborted if start <= each.last_offset < end_offset)
+        named = (
+            transaction
+            for transaction in entry.aborted
+            if start <= transaction.last_offset < end_offset
+        )
         return cls(tuple(named), entry.older)
 
 
@@ -139,9 +143,9 @@ async def older_aborted(
         page = await page_of(older, end_offset)
         pages.append(
             [
-                each
-                for each in page.aborted
-                if each.first_offset < end_offset and each.last_offset >= first_offset
+                transaction
+                for transaction in page.aborted
+                if transaction.first_offset < end_offset and transaction.last_offset >= first_offset
             ]
         )
         if page.older is not None and page.older.end_offset >= older.end_offset:
@@ -149,7 +153,7 @@ async def older_aborted(
                 "a state entry names itself, or a later one, as the place of older transactions"
             )
         older = page.older
-    return [each for page in reversed(pages) for each in page]
+    return [transaction for page in reversed(pages) for transaction in page]
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +316,7 @@ def _producers_of(field: Packed) -> tuple[tuple[int, ProducerState], ...]:
     producers = array_of(field)
     if len(producers) > PRODUCERS_MAX:
         raise FieldError(f"it has {len(producers)} producers, more than {PRODUCERS_MAX}")
-    return tuple(_producer_of(array_of(each)) for each in producers)
+    return tuple(_producer_of(array_of(producer)) for producer in producers)
 
 
 def _producer_of(fields: list[Packed]) -> tuple[int, ProducerState]:

@@ -68,14 +68,16 @@ def kazoo_list(access: AccessList | None) -> list[Any] | None:
     """Return kazoo's form of the rights on a node; None means that the node is open."""
     if access is None:
         return None
-    parts = [(each.identity.partition(":"), int(each.rights)) for each in access]
+    parts = [(entry.identity.partition(":"), int(entry.rights)) for entry in access]
     return [ACL(rights, Id(scheme, name)) for (scheme, _, name), rights in parts]
 
 
 def access_list(entries: list[Any]) -> AccessList:
     """Return the rights on a node from kazoo's form."""
     return tuple(
-        sorted(AccessEntry(f"{each.id.scheme}:{each.id.id}", Right(each.perms)) for each in entries)
+        sorted(
+            AccessEntry(f"{entry.id.scheme}:{entry.id.id}", Right(entry.perms)) for entry in entries
+        )
     )
 
 

@@ -45,7 +45,7 @@ async def keep_alive(session: ZooKeeperSession, clock: SessionClock, is_up: asyn
             session.cut()
         beats_s = now + clock.session_timeout_s / BEATS_PER_SESSION
         times = (beats_s, clock.ends_s, clock.silent_s, leaves_s)
-        await asyncio.sleep(min(each for each in times if each > now) - now)
+        await asyncio.sleep(min(time for time in times if time > now) - now)
 
 
 def _send_beat(

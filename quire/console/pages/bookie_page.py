@@ -151,12 +151,12 @@ class BookiePages(Pages):
             state=report.state,
             next_step=next_step(report.bookie_id, report.record.state),
             reasons=[
-                (DESCRIPTIONS[each], ADVICE[each].replace("ID", report.bookie_id))
-                for each in reasons
+                (DESCRIPTIONS[reason], ADVICE[reason].replace("ID", report.bookie_id))
+                for reason in reasons
             ],
             damaged=report.scrub.bad[:DAMAGED_SHOWN_MAX],
             lost_after_s=report.settings.lost_after_s,
-            acts=[(each, TEXTS[each]) for each in _acts_of(report)],
+            acts=[(act, TEXTS[act]) for act in _acts_of(report)],
         )
 
     async def _confirm(self, request: web.Request) -> web.Response:
@@ -307,7 +307,7 @@ def _page_of(answer: Json, first_ledger: int) -> Page[int]:
     rows = answer.get("ledgers") if isinstance(answer, Mapping) else None
     after = answer.get("next_after") if isinstance(answer, Mapping) else None
     next_start = after + 1 if isinstance(after, int) else None
-    ids = (_id_of(each) for each in rows) if isinstance(rows, list) else ()
+    ids = (_id_of(row) for row in rows) if isinstance(rows, list) else ()
     return Page([each for each in ids if each is not None], first_ledger, next_start)
 
 

@@ -90,24 +90,26 @@ class ClusterPages(Pages):
         ledgers = None if health is None else health.ledgers
         rows = [
             BookieRow(
-                each,
-                up.get(each),
-                states.get(each, UNCHANGED),
-                None if ledgers is None else ledgers.holding[each].count,
+                bookie,
+                up.get(bookie),
+                states.get(bookie, UNCHANGED),
+                None if ledgers is None else ledgers.holding[bookie].count,
             )
-            for each in sorted({*known, *up})
+            for bookie in sorted({*known, *up})
         ]
-        return [each for each in rows if each.lifecycle.state is not Lifecycle.REMOVED]
+        return [row for row in rows if row.lifecycle.state is not Lifecycle.REMOVED]
 
     async def _if_lost(self, request: web.Request) -> web.Response:
         context, last = self._context, self._context.survey.last
         ticked = {BookieId(each) for each in request.query.getall("bookie", [])}
         rows = await self._rows(None if last is None else last.health)
-        if unknown := sorted(ticked - {each.bookie_id for each in rows}):
+        if unknown := sorted(ticked - {row.bookie_id for row in rows}):
             raise web.HTTPBadRequest(text=f"there is no bookie {unknown[0]}")
         up = context.cluster.directory.bookies
-        left = [each for each in up if each not in ticked]
-        in_limbo = [each.bookie_id for each in up.values() if each.is_in_limbo]
+        left = [bookie for bookie in up if bookie not in ticked]
+        in_limbo = [
+            registration.bookie_id for registration in up.values() if registration.is_in_limbo
+        ]
         shapes = None if last is None else last.shapes
         return context.page(
             request,
@@ -125,8 +127,8 @@ class ClusterPages(Pages):
 
 def _tiles(bookies: Sequence[BookieRow], health: Health | None) -> list[tuple[str, str]]:
     """Return the figures above all tables, with their names."""
-    up = sum(each.registration is not None for each in bookies)
-    used = [each.used_percent for each in bookies if each.used_percent is not None]
+    up = sum(bookie.registration is not None for bookie in bookies)
+    used = [bookie.used_percent for bookie in bookies if bookie.used_percent is not None]
     tiles = [("Bookies up", f"{up} of {len(bookies)}")]
     if used:
         tiles.append(("Fullest disk", f"{max(used)} %"))

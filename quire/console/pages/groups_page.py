@@ -59,7 +59,7 @@ class GroupPages(Pages):
             "group.html",
             group=group,
             address=group_path(group.group_id),
-            topics=sorted({each.place.topic for each in group.lags}),
+            topics=sorted({lag.place.topic for lag in group.lags}),
             ways=list(To),
         )
 

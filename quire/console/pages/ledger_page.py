@@ -188,7 +188,7 @@ def _custom(ledger: LedgerMetadata) -> list[tuple[str, object]]:
 
 def _problems(held: Mapping[BookieId, Held]) -> list[tuple[BookieId, str]]:
     """Return the bookies without a complete list, with the reason."""
-    return [(each, held[each].problem) for each in sorted(held) if held[each].problem]
+    return [(bookie, held[bookie].problem) for bookie in sorted(held) if held[bookie].problem]
 
 
 def _grid(
@@ -223,13 +223,13 @@ class LedgerListPages(Pages):
 
     async def _page(self, start: int) -> Page[LedgerRow]:
         ids: list[LedgerId] = []
-        async for each in self._context.cluster.ledgers.list_ledger_ids(LedgerId(start)):
-            ids.append(each)
+        async for ledger_id in self._context.cluster.ledgers.list_ledger_ids(LedgerId(start)):
+            ids.append(ledger_id)
             if len(ids) > ROWS_PER_PAGE:
                 break
         rows = await asyncio.gather(*map(self._row, ids[:ROWS_PER_PAGE]))
         next_start = ids[ROWS_PER_PAGE] if len(ids) > ROWS_PER_PAGE else None
-        return Page([each for each in rows if each is not None], start, next_start)
+        return Page([row for row in rows if row is not None], start, next_start)
 
     async def _row(self, ledger_id: LedgerId) -> LedgerRow | None:
         cluster = self._context.cluster
@@ -240,7 +240,9 @@ class LedgerListPages(Pages):
         except MetadataFormatError:
             return LedgerRow(ledger_id, None, None)
         up = cluster.directory.bookies
-        in_limbo = [each.bookie_id for each in up.values() if each.is_in_limbo]
+        in_limbo = [
+            registration.bookie_id for registration in up.values() if registration.is_in_limbo
+        ]
         return LedgerRow(ledger_id, ledger, fewest_copies(ledger, up, in_limbo))
 
 
@@ -357,11 +359,13 @@ async def ask_bookies(
     each for at most ASK_S; a bookie without a complete answer is not checked beyond what it said.
     """
     newest_first = reversed((*ledger.given_up, *ledger.fragments))
-    named = dict.fromkeys(b for each in newest_first for b in (*each.ensemble, *each.incoming))
-    held = {each: DOWN for each in named if each not in up}
-    to_ask = [each for each in named if each in up]
+    named = dict.fromkeys(
+        b for fragment in newest_first for b in (*fragment.ensemble, *fragment.incoming)
+    )
+    held = {bookie: DOWN for bookie in named if bookie not in up}
+    to_ask = [bookie for bookie in named if bookie in up]
     held |= dict.fromkeys(to_ask[BOOKIES_MAX:], TOO_MANY_BOOKIES)
-    answers = [_ask(ledger.ledger_id, up[each], servers) for each in to_ask[:BOOKIES_MAX]]
+    answers = [_ask(ledger.ledger_id, up[bookie], servers) for bookie in to_ask[:BOOKIES_MAX]]
     return held | dict(zip(to_ask, await asyncio.gather(*answers), strict=False))
 
 
@@ -400,7 +404,7 @@ def _listed_in(answer: Json) -> tuple[str, list[Range], bool]:
     """Return the status, the ranges and whether they are all. Raises AdminApiError."""
     match answer:
         case {"status": str() as status, "ranges": list() as pairs, "complete": bool() as complete}:
-            ranges = [_range(each) for each in pairs]
+            ranges = [_range(pair) for pair in pairs]
             if all(before[1] < after[0] for before, after in pairwise(ranges)):
                 return status, ranges, complete
         case _:

@@ -66,7 +66,9 @@ class MessagePages(Pages):
         name, query = request.match_info["topic"], request.query
         metadata = await topic_metadata(brokers, [name])
         topic = readable_topic(metadata.topics[0], name)
-        partitions = sorted(each.partition_index for each in topic.partitions)
+        partitions = sorted(
+            response_partition.partition_index for response_partition in topic.partitions
+        )
         partition = asked_number(query, "partition", partitions[0], PARTITION_MAX)
         if partition not in partitions:
             raise web.HTTPNotFound(text=f"{name} has no partition {partition}")

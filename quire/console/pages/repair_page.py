@@ -59,11 +59,11 @@ class RepairPages(Pages):
             is_paused=summary.is_paused,
             pause_minutes=PAUSE_MINUTES_DEFAULT,
             pause_minutes_max=PAUSE_MINUTES_MAX,
-            figures={each: row[each] for each in FIGURES if row.get(each) is not None},
+            figures={figure: row[figure] for figure in FIGURES if row.get(figure) is not None},
             tables=[
-                (each.title, each.columns, _rows(row[each.name]))
-                for each in TABLES
-                if each.name in row
+                (table.title, table.columns, _rows(row[table.name]))
+                for table in TABLES
+                if table.name in row
             ],
             job_count=len(summary.published),
         )
@@ -106,4 +106,4 @@ class RepairPages(Pages):
 
 def _rows(value: Json) -> list[Mapping[str, Json]]:
     rows = value if isinstance(value, list) else []
-    return [each for each in rows if isinstance(each, Mapping)]
+    return [row for row in rows if isinstance(row, Mapping)]

@@ -109,7 +109,7 @@ def list_reports(directory: Path) -> ReportList:
     """List the reports of a directory. Raises NoSuchReportError if it cannot be read."""
     try:
         names = list(islice(directory.iterdir(), LOOKED_AT_MAX + 1))
-        found = [each for path in sorted(names)[:LOOKED_AT_MAX] for each in _listed(path)]
+        found = [file for path in sorted(names)[:LOOKED_AT_MAX] for file in _listed(path)]
         holds_runs = any(directory.glob(RUNS_PATTERN))
     except OSError as error:
         raise NoSuchReportError(

@@ -46,7 +46,7 @@ class TopicPages(Pages):
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
         rows = await read_topics(brokers)
         page = slice_of(rows, asked_number(request.query, "from", 0, START_MAX))
-        problems = sum(bool(each.problem) for each in rows)
+        problems = sum(bool(row.problem) for row in rows)
         return self._context.page(
             request, "topics.html", page=page, total=len(rows), problems=problems
         )
@@ -112,9 +112,9 @@ async def read_topic(brokers: BrokerAccess, cluster: Cluster, name: str) -> Topi
         partition_rows(topic, brokers), topic_settings(brokers, name)
     )
     shown = rows[:PARTITIONS_SHOWN_MAX]
-    numbers = [each.partition_index for each in topic.partitions][:PARTITIONS_SHOWN_MAX]
+    numbers = [partition.partition_index for partition in topic.partitions][:PARTITIONS_SHOWN_MAX]
     found = await asyncio.gather(
-        *(_ledgers_of(cluster, PartitionKey(topic_id, each)) for each in numbers)
+        *(_ledgers_of(cluster, PartitionKey(topic_id, number)) for number in numbers)
     )
     ledgers = dict(zip(numbers, found, strict=True))
     by_name = sorted(settings, key=lambda each: (each.config_source != 1, each.name))

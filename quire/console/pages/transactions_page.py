@@ -157,16 +157,18 @@ async def _described(
     answer = await brokers.ask_one(address, request, DescribeTransactionsResponse)
     return [
         OpenTransaction(
-            each.transactional_id,
-            each.transaction_state,
-            each.producer_id,
-            each.producer_epoch,
-            each.transaction_start_time_ms,
-            each.transaction_timeout_ms,
-            [f"{topic.topic}-{number}" for topic in each.topics for number in topic.partitions][
-                :PARTITIONS_SHOWN_MAX
-            ],
+            transaction_state.transactional_id,
+            transaction_state.transaction_state,
+            transaction_state.producer_id,
+            transaction_state.producer_epoch,
+            transaction_state.transaction_start_time_ms,
+            transaction_state.transaction_timeout_ms,
+            [
+                f"{topic.topic}-{number}"
+                for topic in transaction_state.topics
+                for number in topic.partitions
+            ][:PARTITIONS_SHOWN_MAX],
         )
-        for each in answer.transaction_states
-        if each.error_code == ErrorCode.NONE
+        for transaction_state in answer.transaction_states
+        if transaction_state.error_code == ErrorCode.NONE
     ]

@@ -102,9 +102,9 @@ async def coordinators_of(
     )
     answer = await brokers.ask(request, FindCoordinatorResponse)
     return {
-        each.key: PeerAddress(each.node_id, each.host, each.port)
-        for each in answer.coordinators
-        if each.error_code == ErrorCode.NONE
+        coordinator.key: PeerAddress(coordinator.node_id, coordinator.host, coordinator.port)
+        for coordinator in answer.coordinators
+        if coordinator.error_code == ErrorCode.NONE
     }
 
 

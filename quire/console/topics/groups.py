@@ -86,26 +86,26 @@ async def lags_of(
     if not committed:
         return []
     places = sorted(committed)
-    topics = list(dict.fromkeys(each.topic for each in places))
+    topics = list(dict.fromkeys(place.topic for place in places))
     leaders = leaders_in(await topic_metadata(brokers, topics))
     ends = await offsets_at(brokers, leaders, places, LATEST)
     timed = await asyncio.gather(
         *(
-            _behind_ms(brokers, leaders, each, committed[each][0], ends[each].offset)
-            for each in places[:TIMED_MAX]
-            if each in ends
+            _behind_ms(brokers, leaders, place, committed[place][0], ends[place].offset)
+            for place in places[:TIMED_MAX]
+            if place in ends
         )
     )
-    behind = dict(zip([each for each in places[:TIMED_MAX] if each in ends], timed, strict=True))
+    behind = dict(zip([place for place in places[:TIMED_MAX] if place in ends], timed, strict=True))
     return [
         PartitionLag(
-            each,
-            committed[each][0],
-            ends[each].offset if each in ends else None,
-            behind.get(each),
-            committed[each][1],
+            place,
+            committed[place][0],
+            ends[place].offset if place in ends else None,
+            behind.get(place),
+            committed[place][1],
         )
-        for each in places
+        for place in places
     ]
 
 
@@ -179,7 +179,7 @@ class GroupView:
     @property
     def lag(self) -> int:
         """Records after the committed offsets of all partitions whose leaders answer."""
-        return sum(each.lag or 0 for each in self.lags)
+        return sum(lag.lag or 0 for lag in self.lags)
 
 
 def group_path(group_id: str) -> str:
@@ -193,12 +193,12 @@ async def read_groups(brokers: BrokerAccess) -> GroupList:
     """
     answers = await brokers.ask_each(ListGroupsRequest(), ListGroupsResponse)
     rows = [
-        GroupRow(each.group_id, each.group_state, each.group_type, each.protocol_type)
+        GroupRow(group.group_id, group.group_state, group.group_type, group.protocol_type)
         for answer in answers.values()
         if answer is not None
-        for each in answer.groups
+        for group in answer.groups
     ]
-    found = {each.group_id: each for each in rows}
+    found = {row.group_id: row for row in rows}
     silent = [address.broker_id for address, answer in answers.items() if answer is None]
     return GroupList([found[each] for each in sorted(found)], silent)
 
@@ -222,7 +222,7 @@ async def read_group(brokers: BrokerAccess, group_id: str) -> GroupView | None:
 async def groups_of(brokers: BrokerAccess, topic: str) -> tuple[list[GroupRow], int]:
     """Return the groups that have offsets of a topic, and how many groups were not looked at."""
     rows = (await read_groups(brokers)).rows
-    asked = [each.group_id for each in rows[:GROUPS_MAX]]
+    asked = [row.group_id for row in rows[:GROUPS_MAX]]
     coordinators = await coordinators_of(brokers, asked, KeyType.GROUP) if asked else {}
     by_broker: dict[PeerAddress, list[str]] = {}
     for group_id, coordinator in coordinators.items():
@@ -238,7 +238,7 @@ async def groups_of(brokers: BrokerAccess, topic: str) -> tuple[list[GroupRow], 
                 looked_at[group_id] = any(place.topic == topic for place in offsets)
         elif not isinstance(answer, NoBrokerError):
             raise answer
-    found = [each for each in rows if looked_at.get(each.group_id)]
+    found = [row for row in rows if looked_at.get(row.group_id)]
     return found, len(rows) - len(looked_at)
 
 
@@ -247,15 +247,18 @@ async def committed_of(
 ) -> dict[str, dict[Place, tuple[int, str]]]:
     """Return the committed offsets of groups, with the notes beside them. Raises NoBrokerError."""
     kind = OffsetFetchRequest.OffsetFetchRequestGroup
-    groups = [kind(group_id=each, topics=None) for each in group_ids]
+    groups = [kind(group_id=group_id, topics=None) for group_id in group_ids]
     request = OffsetFetchRequest(groups=groups, require_stable=False)
     answer = await brokers.ask_one(coordinator, request, OffsetFetchResponse)
     return {
         group.group_id: {
-            Place(topic.name, each.partition_index): (each.committed_offset, each.metadata or "")
+            Place(topic.name, partition.partition_index): (
+                partition.committed_offset,
+                partition.metadata or "",
+            )
             for topic in group.topics
-            for each in topic.partitions
-            if each.error_code == ErrorCode.NONE and each.committed_offset >= 0
+            for partition in topic.partitions
+            if partition.error_code == ErrorCode.NONE and partition.committed_offset >= 0
         }
         for group in answer.groups
         if group.error_code == ErrorCode.NONE
@@ -274,17 +277,17 @@ async def _described(
     if found.error_code == ErrorCode.NONE:
         members = [
             Member(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host,
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
                 _shown(
                     (topic.topic_name, partition)
-                    for topic in each.assignment.topic_partitions
+                    for topic in member.assignment.topic_partitions
                     for partition in topic.partitions
                 ),
             )
-            for each in found.members
+            for member in found.members
         ]
         return found.group_state, "consumer", members
     request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
@@ -294,13 +297,13 @@ async def _described(
     is_consumers = classic.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = [
         Member(
-            each.member_id,
-            each.group_instance_id,
-            each.client_id,
-            each.client_host,
-            _decoded(each.member_assignment) if is_consumers else "",
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            _decoded(member.member_assignment) if is_consumers else "",
         )
-        for each in classic.members
+        for member in classic.members
     ]
     return classic.group_state, CLASSIC, members
 
@@ -371,7 +374,7 @@ async def plan_reset(
     is the offset or the time in ms.
     """
     leaders = leaders_in(await topic_metadata(brokers, [topic]))
-    before = {each.place: each.committed for each in group.lags if each.place.topic == topic}
+    before = {lag.place: lag.committed for lag in group.lags if lag.place.topic == topic}
     places = sorted(before or leaders)
     starts = await offsets_at(brokers, leaders, places, EARLIEST)
     ends = await offsets_at(brokers, leaders, places, LATEST)
@@ -424,7 +427,9 @@ async def commit_offsets(
         topics=[kind(name=name, partitions=partitions) for name, partitions in rows.items()],
     )
     answer = await brokers.ask_one(coordinator, request, OffsetCommitResponse)
-    _require_all([each.error_code for topic in answer.topics for each in topic.partitions])
+    _require_all(
+        [partition.error_code for topic in answer.topics for partition in topic.partitions]
+    )
 
 
 def _require_all(codes: Sequence[int]) -> None:

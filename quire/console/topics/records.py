@@ -110,9 +110,9 @@ def first_time_ms(data: bytes, offset: int) -> int | None:
         for header, records in batches_of(data):
             if header.next_offset <= offset:
                 continue
-            for each in records:
-                if each.offset >= offset:
-                    return each.timestamp_ms
+            for record in records:
+                if record.offset >= offset:
+                    return record.timestamp_ms
     except RecordBatchError:
         return None
     return None

@@ -106,7 +106,12 @@ def decide_chain(
 def _creation_of(name: str, operations: Sequence[Operation]) -> Create | None:
     path = chain_path(name)
     return next(
-        (each for each in operations if isinstance(each, Create) and each.path == path), None
+        (
+            operation
+            for operation in operations
+            if isinstance(operation, Create) and operation.path == path
+        ),
+        None,
     )
 
 
@@ -277,8 +282,12 @@ def _publication(chain: _Chain, operations: Sequence[Operation]) -> tuple[Create
     none.
     """
     path, above = chain_path(chain.name), f"{chain_path(chain.name)}/links/"
-    heads = [each for each in operations if isinstance(each, CompareAndSet) and each.path == path]
-    links = [each for each in operations if each.path.startswith(above)]
+    heads = [
+        operation
+        for operation in operations
+        if isinstance(operation, CompareAndSet) and operation.path == path
+    ]
+    links = [operation for operation in operations if operation.path.startswith(above)]
     if len(heads) != 1 or len(links) != 1 or not isinstance(links[0], Create):
         return None
     levels = links[0].path.removeprefix(above).split("/")

@@ -85,16 +85,16 @@ def needed_for(operations: Sequence[Operation]) -> Needed:
     """Return what must be read to decide about operations."""
     names: dict[str, None] = {}
     values: dict[str, None] = {}
-    for each in operations:
-        if each.path.startswith(f"{CHAINS}/") and not isinstance(each, Check):
-            name = chain_name_of(each.path)
+    for operation in operations:
+        if operation.path.startswith(f"{CHAINS}/") and not isinstance(operation, Check):
+            name = chain_name_of(operation.path)
             if name:
                 names[chain_creation_path(name)] = None
                 values[chain_owner_path(name)] = None
                 values[chain_path(name)] = None
-        is_pinned = isinstance(each, CompareAndSet | Delete)
-        if is_pinned or (isinstance(each, Check) and each.path == LEDGER_IDS):
-            values[each.path] = None
+        is_pinned = isinstance(operation, CompareAndSet | Delete)
+        if is_pinned or (isinstance(operation, Check) and operation.path == LEDGER_IDS):
+            values[operation.path] = None
     return Needed(tuple(names), tuple(values))
 
 
@@ -105,8 +105,8 @@ def decide_writes(subject: Subject, operations: Sequence[Operation], known: Know
     pins: dict[Operation, None] = {}
     added: list[Operation] = []
     block: tuple[int, int] | None = None
-    for each in operations:
-        verdict = _decide(subject, each, operations, known)
+    for operation in operations:
+        verdict = _decide(subject, operation, operations, known)
         if not isinstance(verdict, Allowed):
             return verdict
         pins |= dict.fromkeys(verdict.pins)

@@ -155,7 +155,7 @@ def _id_of(path: str) -> LedgerId | None:
 
 
 def _creates(operations: Sequence[Operation], path: str) -> bool:
-    return any(isinstance(each, Create) and each.path == path for each in operations)
+    return any(isinstance(operation, Create) and operation.path == path for operation in operations)
 
 
 def _is_deletion(path: str, value: bytes) -> bool:

@@ -88,7 +88,7 @@ class ScramCredential:
 
 def parse_credential(mechanism: ScramMechanism, text: str) -> ScramCredential:
     """Parse the stored text. Raises ValueError."""
-    parts = dict(each.partition("=")[::2] for each in text.split(","))
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
     if tuple(sorted(parts)) != tuple(sorted(_FIELDS)):
         raise ValueError(f"a credential has the fields {', '.join(_FIELDS)}")
     try:
@@ -194,11 +194,11 @@ def form_of(credential: ScramCredential) -> CredentialForm:
 
 def _forms_of(credentials: Iterable[ScramCredential]) -> UserForms | None:
     """Return the forms of a user; None without credentials."""
-    found = {each.mechanism: form_of(each) for each in credentials}
+    found = {credential.mechanism: form_of(credential) for credential in credentials}
     if not found:
         return None
     only = next(iter(found.values()))
-    first, second = (found.get(each, only) for each in ScramMechanism)
+    first, second = (found.get(mechanism, only) for mechanism in ScramMechanism)
     return first, second
 
 
@@ -241,7 +241,7 @@ class CredentialForms:
 
 def _text(forms: UserForms) -> str:
     return " ".join(
-        f"{each.salt_bytes} {each.is_text} {each.iterations}" for each in dict.fromkeys(forms)
+        f"{form.salt_bytes} {form.is_text} {form.iterations}" for form in dict.fromkeys(forms)
     )
 
 

@@ -92,10 +92,12 @@ def find_key(
     """Return the key that a token names. A token that names none has one only if exactly one key
     is for its algorithm.
     """
-    suitable = [each for each in keys if algorithm in each.algorithms]
+    suitable = [key for key in keys if algorithm in key.algorithms]
     if kid is None:
         return suitable[0] if len(suitable) == 1 else None
-    return next((each for each in suitable if each.kid == kid), None)
+    return next(
+        (verification_key for verification_key in suitable if verification_key.kid == kid), None
+    )
 
 
 def _key(listed: dict[str, object]) -> VerificationKey | None:

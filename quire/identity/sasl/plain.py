@@ -72,7 +72,7 @@ class PlainServer(Exchange):
             why = f"the password of {user!r} is wrong"
 
         def is_right() -> bool:
-            fits = [is_own & _fits(each, password) for each, is_own in found]
+            fits = [is_own & _fits(credential, password) for credential, is_own in found]
             return any(fits)
 
         if not await self._run_slow(is_right):
@@ -83,7 +83,11 @@ class PlainServer(Exchange):
 
     def _found(self, user: str, mechanism: ScramMechanism) -> tuple[ScramCredential, bool]:
         """Return the user's credential or its decoy, and whether it is the user's own."""
-        (other,) = (each for each in ScramMechanism if each is not mechanism)
+        (other,) = (
+            scram_mechanism
+            for scram_mechanism in ScramMechanism
+            if scram_mechanism is not mechanism
+        )
         like = self._find(user, other)
         decoy = self._decoys.credential(user, mechanism, like)  # takes its time for every name
         found = self._find(user, mechanism)

@@ -136,7 +136,7 @@ class ScramServer(Exchange):
         if found is not None and found.mechanism is self._mechanism:
             self._credential = found
         # Made for every name, so that the time of the answer does not show which names are users.
-        (other,) = (each for each in ScramMechanism if each is not self._mechanism)
+        (other,) = (mechanism for mechanism in ScramMechanism if mechanism is not self._mechanism)
         like = self._find(first.user, other)
         decoy = self._decoys.credential(first.user, self._mechanism, like)
         self._checked = shown = self._credential or decoy

@@ -48,7 +48,7 @@ class TokenRules:
         """Check the parts."""
         if not (self.issuer and self.audience and self.principal_claim):
             raise ValueError("tokens need an issuer, an audience and a claim for the principal")
-        unknown = [each for each in self.algorithms if each not in ALGORITHMS]
+        unknown = [algorithm for algorithm in self.algorithms if algorithm not in ALGORITHMS]
         if unknown or not self.algorithms:
             raise ValueError(
                 f"{', '.join(unknown) or 'nothing'} cannot sign tokens: use {', '.join(ALGORITHMS)}"

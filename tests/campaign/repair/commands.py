@@ -93,7 +93,7 @@ def left_of(summary: RepairSummary, bookie_id: str, wanted: Lifecycle) -> Left |
     record = summary.lifecycles.get(BookieId(bookie_id), UNCHANGED)
     return Left(
         is_noticed=record.state is wanted,
-        ledgers=sum(each.ledgers for each in status.totals if each.urgency != RepairClass.LOST),
+        ledgers=sum(total.ledgers for total in status.totals if total.urgency != RepairClass.LOST),
         bytes_left=status.bytes_left,
-        blocked=sum(each.ledgers for each in status.blocked),
+        blocked=sum(total.ledgers for total in status.blocked),
     )

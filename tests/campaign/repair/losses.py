@@ -75,7 +75,7 @@ class Losses:
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return every loss that was repaired."""
-        return [asdict(each) for each in self._losses]
+        return [asdict(loss) for loss in self._losses]
 
     async def run(self) -> None:
         """Inject faults until the log's `stop`; return once the last loss is repaired."""
@@ -237,7 +237,9 @@ class Losses:
             bookies = list(self._bookies)
             if self._rng.random() >= KILL_ALL:
                 bookies = self._rng.sample(bookies, 1)
-            pids = [pid for each in bookies if each.is_running for pid in repair_pids(each.pid)]
+            pids = [
+                pid for bookie in bookies if bookie.is_running for pid in repair_pids(bookie.pid)
+            ]
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             self.log.counts["repair killed"] += len(pids)
@@ -248,9 +250,9 @@ def repair_pids(bookie_pid: int) -> list[int]:
     try:
         children = Path(f"/proc/{bookie_pid}/task/{bookie_pid}/children").read_text().split()
         return [
-            int(each)
-            for each in children
-            if b"run-worker" in Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
+            int(child)
+            for child in children
+            if b"run-worker" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
         ]
     except OSError:  # one of them has ended
         return []

@@ -96,7 +96,7 @@ async def _check(
             if found.setdefault(entry_id, digest) != digest:
                 report.complain(f"{name}: entry {entry_id} differs at {bookie_id}")
     for bookie_id, ranges in missing.items():
-        denied = [each for a, b in ranges for each in range(a, b + 1)]
+        denied = [number for a, b in ranges for number in range(a, b + 1)]
         short = [each for each in denied if each in found]
         report.short += len(short)
         if lost := [each for each in denied if each not in found]:

@@ -52,7 +52,7 @@ class TopicsBeside:
         for broker in self._cluster.brokers:
             await broker.stop()
         complaints = [f"topics: {each}" for each in summary["complaints"]]
-        complaints += [f"topics: {each}" for each in await self._close_ledgers()]
+        complaints += [f"topics: {ledger}" for ledger in await self._close_ledgers()]
         if not summary["is_well"] and not complaints:
             complaints.append(f"topics: {summary['checked']}")
         return complaints, summary

@@ -58,7 +58,7 @@ class RepairWorld(LocalWorld):
             of_topics, summary["topics"] = await self._topics.finish()
             complaints += of_topics
         # A bookie that had other faults may have been lost for a moment: all must be active.
-        some = next(each for each in self._cluster.bookies if each.is_running)
+        some = next(bookie for bookie in self._cluster.bookies if bookie.is_running)
         _, late = await losses.restored(some.id, Lifecycle.ACTIVE)
         health, unhealthy = await self._healthy()
         replicas = await check_replicas(self.metadata_uri, losses.removed)

@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="keep histories and data in this directory")
     given = vars(parser.parse_args())
     given["protocols"] = tuple(given["protocols"])
-    load = Load(**{each.name: given.pop(each.name) for each in fields(Load)})
+    load = Load(**{field.name: given.pop(field.name) for field in fields(Load)})
     campaign = Campaign(given.pop("minutes") * 60, load, **given)
     summary = asyncio.run(run_campaign(campaign))
     sys.stdout.write(json.dumps(summary, indent=2) + "\n")

@@ -58,16 +58,16 @@ class Ends(_Queries):
 
     def all(self, topic: str, partitions: int, timeout_s: float) -> dict[int, int]:
         """Return the ends of all partitions. Raises KafkaException at the first that fails."""
-        return {each: self.of(topic, each, timeout_s) for each in range(partitions)}
+        return {number: self.of(topic, number, timeout_s) for number in range(partitions)}
 
     def known(self, topic: str, partitions: int, timeout_s: float) -> dict[int, int | str]:
         """Return the ends that were received, and the errors of the other partitions."""
         ends: dict[int, int | str] = {}
-        for each in range(partitions):
+        for number in range(partitions):
             try:
-                ends[each] = self.of(topic, each, timeout_s)
+                ends[number] = self.of(topic, number, timeout_s)
             except KafkaException as raised:
-                ends[each] = str(raised.args[0].name())
+                ends[number] = str(raised.args[0].name())
         return ends
 
 
@@ -85,6 +85,8 @@ class Offsets(_Queries):
 
         A partition whose answer is an error is left out. Raises KafkaException.
         """
-        places = [TopicPartition(topic, each) for each in range(partitions)]
+        places = [TopicPartition(topic, number) for number in range(partitions)]
         answers = self._consumer.committed(places, timeout=timeout_s)
-        return {each.partition: max(NONE, each.offset) for each in answers if each.error is None}
+        return {
+            answer.partition: max(NONE, answer.offset) for answer in answers if answer.error is None
+        }

@@ -48,14 +48,14 @@ class Readings:
         plain = [reading.begin(PLAIN, everything) for _ in range(2)]
         tokens = [reading.begin(TOKENS, level) for level in (everything, committed, committed)]
         self.plain, self.plain_again = (joined(each) for each in plain)
-        self.everything, self.committed, self.committed_again = (joined(each) for each in tokens)
+        self.everything, self.committed, self.committed_again = (joined(token) for token in tokens)
 
     @property
     def count(self) -> int:
         """Number of records read, for each reading."""
         plain = self.plain.count + self.plain_again.count
         return plain + sum(
-            each.count for each in (self.everything, self.committed, self.committed_again)
+            found.count for found in (self.everything, self.committed, self.committed_again)
         )
 
 
@@ -106,7 +106,7 @@ def check(
     if transactions is not None:
         write_transactions(transactions, history)
     report = find_anomalies(history)
-    violations += [Violation(each.kind, 0, 1, each.text) for each in report.anomalies]
+    violations += [Violation(anomaly.kind, 0, 1, anomaly.text) for anomaly in report.anomalies]
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     told = {
         "plain_records": read.plain.count,
@@ -126,7 +126,7 @@ def check(
         "transactions_ended_after_s": round(stable_s, 2),
         "read_in_s": round(read_at - begun - stable_s, 1),
         "judged_in_s": round(time.monotonic() - read_at, 1),
-        "memory_mb_max": max(resource.getrusage(each).ru_maxrss for each in kinds) // 1024,
+        "memory_mb_max": max(resource.getrusage(kind).ru_maxrss for kind in kinds) // 1024,
     }
     return violations, told
 
@@ -142,9 +142,9 @@ def main() -> int:
     facts = read_facts(given.histories)
     violations, told = check(given.bootstrap, facts, given.partitions, given.transactions)
     kinds: Counter[str] = Counter()
-    for each in violations:
-        kinds[each.kind] += each.count
-    shown = [asdict(each) for each in violations[:VIOLATIONS_SHOWN_MAX]]
+    for violation in violations:
+        kinds[violation.kind] += violation.count
+    shown = [asdict(violation) for violation in violations[:VIOLATIONS_SHOWN_MAX]]
     sys.stdout.write(json.dumps(told | {"broken": dict(kinds), "violations": shown}) + "\n")
     return 1 if violations else 0
 

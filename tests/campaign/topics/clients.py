@@ -71,7 +71,7 @@ class Stalls:
 def processor_times() -> tuple[int, int]:
     """Return the busy time of this machine's processors, and their total time."""
     first = Path("/proc/stat").read_text().splitlines()[0]
-    times = [int(each) for each in first.split()[1:9]]
+    times = [int(part) for part in first.split()[1:9]]
     idle, waiting = times[3:5]
     return sum(times) - idle - waiting, sum(times)
 
@@ -215,8 +215,8 @@ class TopicClients:
             "tokens_committed": facts.tokens_of(Outcome.COMMITTED),
             "tokens_aborted": facts.tokens_of(Outcome.ABORTED),
             "tokens_unknown": facts.tokens_of(Outcome.UNKNOWN),
-            "offsets_committed": sum(len(each.commits) for each in facts.groups.values()),
-            "offsets_fetched": sum(len(each.fetches) for each in facts.groups.values()),
+            "offsets_committed": sum(len(group.commits) for group in facts.groups.values()),
+            "offsets_fetched": sum(len(group.fetches) for group in facts.groups.values()),
             "faults": dict(sorted(faults.items())),
             "stuck_clients": facts.stuck,
             "client_errors": dict(sorted(facts.failures.items())),

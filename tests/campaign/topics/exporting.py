@@ -19,13 +19,15 @@ from tests.judge.transactions import Transaction, TransactionHistory
 def transactions_of(facts: Facts, committed: Found) -> TransactionHistory:
     """Return the history of all tokens, and of the reads of watchers and transactors."""
     found = [_transaction(name, token) for name, token in facts.tokens.items()]
-    found += [_read(number, each) for number, each in enumerate(facts.token_reads)]
+    found += [_read(number, read) for number, read in enumerate(facts.token_reads)]
     return TransactionHistory(found, _elements(committed.spans))
 
 
 def _transaction(name: str, token: Token) -> Transaction:
     appends = {
-        str(partition): [element(token.writer, partition, first + each) for each in range(count)]
+        str(partition): [
+            element(token.writer, partition, first + number) for number in range(count)
+        ]
         for partition, (first, count) in token.parts.items()
     }
     outcome = transactions.Outcome(token.outcome.value)
@@ -40,13 +42,15 @@ def _read(number: int, read: TokenRead) -> Transaction:
 
 
 def _elements(spans: Mapping[int, SpanList]) -> dict[str, list[str]]:
-    return {str(partition): list(_names(partition, each)) for partition, each in spans.items()}
+    return {
+        str(partition): list(_names(partition, span_list)) for partition, span_list in spans.items()
+    }
 
 
 def _names(partition: int, spans: SpanList) -> Iterable[str]:
     for span in spans:
-        for each in range(span.count):
-            yield element(span.writer, partition, span.sequence + each)
+        for number in range(span.count):
+            yield element(span.writer, partition, span.sequence + number)
 
 
 def element(writer: str, partition: int, sequence: int) -> str:

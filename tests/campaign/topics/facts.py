@@ -103,7 +103,7 @@ class Facts:
 
     def tokens_of(self, outcome: Outcome) -> int:
         """Return the number of tokens with this outcome."""
-        return sum(each.outcome is outcome for each in self.tokens.values())
+        return sum(token.outcome is outcome for token in self.tokens.values())
 
     def group(self, name: str) -> GroupFacts:
         """Return the facts of a group."""

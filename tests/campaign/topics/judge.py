@@ -118,7 +118,7 @@ def judge_same(what: str, one: Spans, other: Spans) -> list[Violation]:
         theirs = list(_below(other.get(partition, SpanList()), spans.end))
         first, later = _offsets(spans), _offsets(theirs)
         gone, new = missing(first, later), missing(later, first)
-        if gone.count or new.count or spans.count != sum(each.count for each in theirs):
+        if gone.count or new.count or spans.count != sum(their.count for their in theirs):
             differing = [_record(each.first) for each in (gone, new) if each.first is not None]
             text = f"{what} {partition}: first (writer, record, offset) {differing}"
             count = gone.count + new.count
@@ -131,7 +131,7 @@ def judge_unseen(what: str, seen: Spans, committed: Spans) -> list[Violation]:
     violations = []
     for partition, spans in committed.items():
         end = seen[partition].end if partition in seen else 0
-        count = spans.count - sum(each.count for each in _below(spans, end))
+        count = spans.count - sum(span.count for span in _below(spans, end))
         if count:
             text = f"{what} {partition}: {count} records from offset {end} on"
             violations.append(Violation("unseen", partition, count, text))
@@ -171,8 +171,8 @@ def _judge_offsets(name: str, group: GroupFacts) -> tuple[dict[int, int], list[V
             if fetch.offsets.get(partition, least) < least:
                 text = f"{name}, {partition}: {fetch.offsets[partition]} after {least}: {fetch.by}"
                 violations.append(Violation("offset went back", partition, 1, text))
-    for each in commits[next_commit:]:
-        _raise_to(highest, each.offsets)
+    for commit in commits[next_commit:]:
+        _raise_to(highest, commit.offsets)
     return highest, violations
 
 

@@ -131,7 +131,7 @@ class Member:
         except KafkaException as raised:
             self._worker.failed("commit", raised.args[0])
             return
-        done = {each.partition: each.offset for each in answers if each.error is None}
+        done = {answer.partition: answer.offset for answer in answers if answer.error is None}
         self._committed |= done
         self._worker.tell("offsets committed", group=self._group, offsets=done)
 
@@ -140,7 +140,7 @@ class Member:
         answers = self._ask_committed(consumer, given)
         if answers is None:
             return
-        found = {each.partition: max(0, each.offset) for each in answers}
+        found = {answer.partition: max(0, answer.offset) for answer in answers}
         self._worker.tell("offsets fetched", group=self._group, asked=asked, offsets=found)
         self._positions |= found
         self._committed |= found
@@ -154,12 +154,12 @@ class Member:
         self, consumer: Consumer, given: list[TopicPartition]
     ) -> list[TopicPartition] | None:
         """Query until all offsets are received; return None if stopped before."""
-        places = [TopicPartition(PLAIN, each.partition) for each in given]
+        places = [TopicPartition(PLAIN, partition.partition) for partition in given]
         while places and not self._worker.is_stopping:
             self._worker.alive()
             try:
                 answers = consumer.committed(places, timeout=CALL_S)
-                failed = [each.error for each in answers if each.error is not None]
+                failed = [answer.error for answer in answers if answer.error is not None]
                 if not failed:
                     return answers
                 self._worker.failed("committed", failed[0])
@@ -178,9 +178,9 @@ class Member:
         self._drop(consumer, given)
 
     def _drop(self, consumer: Consumer, given: list[TopicPartition]) -> None:
-        for each in given:
-            self._positions.pop(each.partition, None)
-            self._committed.pop(each.partition, None)
+        for partition in given:
+            self._positions.pop(partition.partition, None)
+            self._committed.pop(partition.partition, None)
         if self._is_incremental:
             consumer.incremental_unassign(given)
         else:

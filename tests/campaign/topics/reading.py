@@ -98,8 +98,8 @@ class Reading:
 def joined(readings: "list[Future[Found]]") -> Found:
     """Wait for the shares of one reading; return all results."""
     whole = Found()
-    for each in readings:
-        part = each.result()
+    for reading in readings:
+        part = reading.result()
         whole.spans |= part.spans
         whole.foreign += part.foreign
         whole.error = whole.error or part.error
@@ -128,7 +128,7 @@ def read(task: Task) -> Found:
     )
     found, seen = Found(), Recogniser()
     try:
-        consumer.assign([TopicPartition(task.topic, each, 0) for each in task.partitions])
+        consumer.assign([TopicPartition(task.topic, partition, 0) for partition in task.partitions])
         _read_to(consumer, dict(zip(task.partitions, task.ends, strict=True)), found, seen)
     finally:
         consumer.close()

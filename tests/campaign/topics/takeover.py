@@ -87,7 +87,7 @@ def wait_until_led_by_others(admin: AdminClient, dead: int, since: float) -> flo
 def cpu_s(pids: list[int]) -> float:
     """Return the processor time that processes have used."""
     fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
-    ticks = sum(int(each[11]) + int(each[12]) for each in fields)
+    ticks = sum(int(field[11]) + int(field[12]) for field in fields)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

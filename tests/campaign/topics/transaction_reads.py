@@ -49,7 +49,7 @@ class TransactionReads:
         )
         partitions = range(options.partitions)
         until_s = time.monotonic() + STARTED_S_MAX
-        ends = [self._end_of(each, until_s) for each in partitions]
+        ends = [self._end_of(partition, until_s) for partition in partitions]
         self._consumer.assign(ends)
 
     def _end_of(self, partition: int, until_s: float) -> TopicPartition:

@@ -45,7 +45,7 @@ NEVER: Final = (
 def positions_told(history: Path, name: str, partitions: int) -> list[int]:
     """Return the positions to continue from: after the records in the history."""
     watched = read_history(history).watched.get(name, {})
-    return [watched[each].end if each in watched else 0 for each in range(partitions)]
+    return [watched[number].end if number in watched else 0 for number in range(partitions)]
 
 
 class Watcher:

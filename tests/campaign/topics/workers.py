@@ -53,7 +53,7 @@ class Workers:
 
     async def replace_one(self, rng: Random) -> None:
         """Kill one of the replaceable clients, and start it again."""
-        names = [each.name for each in self._clients.values() if each.module in REPLACED]
+        names = [process.name for process in self._clients.values() if process.module in REPLACED]
         client = self._clients[rng.choice(names)]
         if client.process.status is not None:
             self.complaints += filter(None, [client.process.failure(STUCK_STATUS)])
@@ -74,7 +74,7 @@ class Workers:
 
     async def end(self, module: str) -> None:
         """End every client of a module in order."""
-        chosen = [each for each in self._clients.values() if each.module == module]
+        chosen = [process for process in self._clients.values() if process.module == module]
         for client in chosen:
             client.is_ending = True
             client.process.terminate()

@@ -43,13 +43,13 @@ EXPECTED: Final[Mapping[str, str]] = {
     "aborted-transactions-not-listed": "aborted token",
 }
 """A bug, and a guarantee that its campaign must report as broken, maybe among others."""
-WRONG: Final = tuple(each for each in (*BUGS, ENDS_NOT_READ) if each.name in EXPECTED)
+WRONG: Final = tuple(bug for bug in (*BUGS, ENDS_NOT_READ) if bug.name in EXPECTED)
 LIMIT_S: Final = 1_200
 
 
 def run_wrong(name: str, seconds: float, seed: int) -> dict[str, Any]:
     """Run a campaign on a copy of this tree with one bug; return its summary."""
-    (bug,) = (each for each in WRONG if each.name == name)
+    (bug,) = (seeded_bug for seeded_bug in WRONG if seeded_bug.name == name)
     with tempfile.TemporaryDirectory(prefix="quire-wrong-") as directory:
         copy = Path(directory)
         copy_listed(ROOT, copy)
@@ -89,7 +89,7 @@ def main() -> int:
             "complaints": [each[:500] for each in summary["complaints"]],
         }
     sys.stdout.write(json.dumps(results, indent=2) + "\n")
-    return 0 if all(each["is_found"] for each in results.values()) else 1
+    return 0 if all(result["is_found"] for result in results.values()) else 1
 
 
 if __name__ == "__main__":

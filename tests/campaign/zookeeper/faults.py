@@ -66,7 +66,7 @@ class Outages:
         """
         if self._began is not None:
             return True
-        return any(each.ended + SETTLED_S >= at for each in self.times)
+        return any(fault_time.ended + SETTLED_S >= at for fault_time in self.times)
 
 
 class EnsembleFaults:
@@ -134,7 +134,7 @@ class EnsembleFaults:
 
     def _server_of_client(self) -> Member:
         """Return the server of one of the clients, or any server if none is connected now."""
-        members = {each.client_port: each for each in self._ensemble.members}
+        members = {member.client_port: member for member in self._ensemble.members}
         port = connected_port(self._rng.choice(self._clients()), members)
         return self._rng.choice(self._ensemble.members) if port is None else members[port]
 
@@ -161,24 +161,24 @@ class EnsembleFaults:
     async def _pause_most(self) -> None:
         most = self._rng.sample(self._ensemble.members, len(self._ensemble.members) - 1)
         self._outages.begin()
-        for each in most:
-            each.pause()
+        for member in most:
+            member.pause()
         try:
             await asyncio.sleep(self._rng.uniform(*AWAY_S))
         finally:
-            for each in most:
-                each.resume()
+            for member in most:
+                member.resume()
         await self._expect_whole("all but one paused")
         self._outages.end()
 
     async def _kill_most(self) -> None:
         most = self._rng.sample(self._ensemble.members, len(self._ensemble.members) - 1)
         self._outages.begin()
-        for each in most:
-            each.kill()
+        for member in most:
+            member.kill()
         await asyncio.sleep(self._rng.uniform(*AWAY_S))
-        for each in most:
-            self._ensemble.start(each)
+        for member in most:
+            self._ensemble.start(member)
         await self._expect_whole("all but one killed")
         self._outages.end()
 
@@ -201,10 +201,10 @@ class EnsembleFaults:
         try:
             async with asyncio.timeout(WHOLE_S_MAX):
                 while True:
-                    for each in self._ensemble.members:
-                        if not each.is_running:
-                            each.kill()
-                            self._ensemble.start(each)
+                    for member in self._ensemble.members:
+                        if not member.is_running:
+                            member.kill()
+                            self._ensemble.start(member)
                     try:
                         async with asyncio.timeout(5.0):
                             await self._ensemble.leader()
@@ -212,6 +212,6 @@ class EnsembleFaults:
                         continue
                     return
         except TimeoutError:
-            logs = "\n".join(each.log_tail() for each in self._ensemble.members)
+            logs = "\n".join(member.log_tail() for member in self._ensemble.members)
             text = f"not all servers served {WHOLE_S_MAX:.0f} s after the end of: {kind}\n{logs}"
             self.log.complaints.append(text)

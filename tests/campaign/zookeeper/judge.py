@@ -54,7 +54,7 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts for the summary."""
-        names = (each for each in self.__slots__ if each != "complaints")
+        names = (slot for slot in self.__slots__ if slot != "complaints")
         return {name: getattr(self, name) for name in names}
 
 
@@ -63,8 +63,8 @@ def judge(records: Sequence[Record], outages: Sequence[FaultTime]) -> Verdict:
     verdict = Verdict()
     values = _Values(verdict)
     for record in records:
-        for each in record.complaints:
-            verdict.complain(f"{record.name}: {each.text}")
+        for complaint in record.complaints:
+            verdict.complain(f"{record.name}: {complaint.text}")
         _count(record, verdict)
         _judge_sessions(record, outages, verdict)
         _judge_order(record, verdict)
@@ -135,7 +135,7 @@ def _steps(record: Record) -> Iterator[tuple[float, int]]:
 
 
 def _count(record: Record, verdict: Verdict) -> None:
-    outcomes = [each.outcome for each in record.writes]
+    outcomes = [write.outcome for write in record.writes]
     verdict.calls += len(record.reads) + len(record.writes)
     verdict.applied += outcomes.count("applied")
     verdict.unknown += outcomes.count("unknown")

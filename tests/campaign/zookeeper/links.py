@@ -36,8 +36,8 @@ def parse_connections(table: str) -> dict[int, int]:
 def _socket_inodes(pid: int) -> list[int]:
     inodes: list[int] = []
     try:
-        for each in Path(f"/proc/{pid}/fd").iterdir():
-            match = re.fullmatch(r"socket:\[(\d+)\]", str(each.readlink()))
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            match = re.fullmatch(r"socket:\[(\d+)\]", str(path.readlink()))
             if match:
                 inodes.append(int(match[1]))
     except OSError:  # the process, or one of its connections, has ended

@@ -43,7 +43,7 @@ class EnsembleWorld:
         """Return the faults of servers and bookies."""
 
         def clients() -> list[int]:
-            return [*targets.client_pids(), *(each.pid for each in self._holders.values())]
+            return [*targets.client_pids(), *(holder.pid for holder in self._holders.values())]
 
         bookies = FaultInjector(
             [Group("bookie", self._bookies, down_max)],
@@ -80,7 +80,7 @@ class EnsembleWorld:
     async def __aexit__(self, *_: object) -> None:
         for holder in self._holders.values():
             await holder.kill()
-        await asyncio.gather(*(each.stop() for each in self._bookies), return_exceptions=True)
+        await asyncio.gather(*(bookie.stop() for bookie in self._bookies), return_exceptions=True)
         await self._ensemble.__aexit__()
 
     def _make_bookie(self, number: int) -> LocalBookie:

@@ -192,7 +192,7 @@ async def remove_all(run: SecureRun) -> None:
     for row in rows:
         values = at(row, "values")
         assert isinstance(values, Sequence)
-        ops: Tree = [{"key": at(each, "key"), "value": 0.0, "remove": True} for each in values]
+        ops: Tree = [{"key": at(value, "key"), "value": 0.0, "remove": True} for value in values]
         removals.append({"entity": at(row, "entity"), "ops": ops})
     await run.quietly(ALTER_QUOTAS, 1, {"entries": removals, "validate_only": False})
     await run.wait_spread()

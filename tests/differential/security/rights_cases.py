@@ -120,7 +120,7 @@ async def _prepare(run: SecureRun, users: Sequence[_User]) -> Shared:
         answer = await run.quietly(CREATE, 3, creation(*rules[start : start + RULES_MAX]))
         results = at(answer, "results")
         assert isinstance(results, Sequence)
-        assert all(at(each, "error_code") == 0 for each in results), results
+        assert all(at(result, "error_code") == 0 for result in results), results
     await run.wait_spread()
     return Shared(ids, transactional.producer, transactional.epoch)
 
@@ -142,7 +142,7 @@ async def _ids_of(run: SecureRun, names: Sequence[str]) -> Mapping[str, Tree]:
     answer = await run.quietly(METADATA, 12, values)
     topics = at(answer, "topics")
     assert isinstance(topics, Sequence)
-    return {str(at(each, "name")): at(each, "topic_id") for each in topics}
+    return {str(at(topic, "name")): at(topic, "topic_id") for topic in topics}
 
 
 CASES: Final = (using,)

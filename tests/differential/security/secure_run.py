@@ -81,7 +81,7 @@ class SecureRun(Run):
                 await self.wait_spread()
                 results = at(await self.quietly(DESCRIBE_USERS, 0, asked), "results")
                 assert isinstance(results, Sequence)
-                if all(at(each, "error_code") == 0 for each in results):
+                if all(at(result, "error_code") == 0 for result in results):
                     return
 
 

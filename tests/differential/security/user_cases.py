@@ -63,7 +63,7 @@ async def describing(run: SecureRun) -> None:
     await run.wait_spread()
 
     async def show(name: str, *users: str) -> None:
-        asked: Mapping[str, Tree] = {"users": [{"name": each} for each in users]}
+        asked: Mapping[str, Tree] = {"users": [{"name": user} for user in users]}
         await run.ask(f"user/show {name}", DESCRIBE_USERS, 0, asked)
 
     await show("one", user)

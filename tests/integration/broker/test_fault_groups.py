@@ -37,14 +37,14 @@ class Members:
 
     def __init__(self, servers: str) -> None:
         self.rebalances = 0
-        self.read: dict[int, list[int]] = {each: [] for each in range(PARTITIONS)}
+        self.read: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
         self.committed: dict[int, int] = {}
         self._servers = servers
         self._consumers = [self._join(number) for number in range(MEMBERS)]
 
     def assignments(self) -> list[list[int]]:
         """Return the partitions of each member."""
-        return [sorted(p.partition for p in each.assignment()) for each in self._consumers]
+        return [sorted(p.partition for p in consumer.assignment()) for consumer in self._consumers]
 
     def restart(self, number: int) -> None:
         """End a member without a request to leave the group, and start it again."""
@@ -62,11 +62,13 @@ class Members:
     def is_shared(self) -> bool:
         """Whether each partition has an owner, and each member a partition."""
         shares = self.assignments()
-        return all(shares) and sorted(p for each in shares for p in each) == list(range(PARTITIONS))
+        return all(shares) and sorted(p for share in shares for p in share) == list(
+            range(PARTITIONS)
+        )
 
     def has_committed(self, offset: int) -> bool:
         """Whether the group has committed these offsets in every partition."""
-        return all(self.committed.get(each, 0) >= offset for each in range(PARTITIONS))
+        return all(self.committed.get(number, 0) >= offset for number in range(PARTITIONS))
 
     def close(self) -> None:
         """Close all members."""
@@ -103,9 +105,9 @@ class Members:
             answers = consumer.commit(offsets=offsets, asynchronous=False) or []
         except KafkaException:
             return  # not committed: it is read again, or committed with the next records
-        for each in answers:
-            if each.error is None:
-                self.committed[each.partition] = each.offset
+        for answer in answers:
+            if answer.error is None:
+                self.committed[answer.partition] = answer.offset
 
 
 @contextmanager
@@ -125,8 +127,11 @@ def produce_everywhere(servers: str) -> None:
 def offsets_of(servers: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": GROUP, "log_level": 0})
     try:
-        places = [TopicPartition(TOPIC, each) for each in range(PARTITIONS)]
-        return {each.partition: each.offset for each in consumer.committed(places, timeout=CALL_S)}
+        places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        return {
+            partition.partition: partition.offset
+            for partition in consumer.committed(places, timeout=CALL_S)
+        }
     finally:
         consumer.close()
 
@@ -151,7 +156,9 @@ async def test_no_record_is_lost_and_no_partition_moves_when_coordinators_die(
         for _ in range(2):
             committed = dict(members.committed)
             coordinator = await on_thread(coordinator_of, servers)
-            broker = next(each for each in cluster.brokers if each.id == coordinator)
+            broker = next(
+                local_broker for local_broker in cluster.brokers if local_broker.id == coordinator
+            )
             broker.kill()
             found = await on_thread(offsets_of, servers)
             assert {p: max(found[p], offset) for p, offset in committed.items()} == found

@@ -55,7 +55,7 @@ async def test_replicas_leave_and_return(cluster: LocalCluster) -> None:
     (survivor,) = await on_thread(wait_for_in_sync, servers, TOPIC, 1)
     assert survivor in two
     failures = await on_thread(lambda: try_to_produce(servers, TOPIC, values("one", 3), once=True))
-    assert {each.code() for each in failures} == {KafkaError.NOT_ENOUGH_REPLICAS}
+    assert {failure.code() for failure in failures} == {KafkaError.NOT_ENOUGH_REPLICAS}
     assert await on_thread(read, servers, TOPIC, len(sent)) == sent
     await asyncio.gather(first.restart(), second.restart())
     assert sorted(await on_thread(wait_for_in_sync, servers, TOPIC, 3)) == sorted(everyone)
@@ -120,7 +120,7 @@ async def test_an_unclean_election_restores_a_partition_without_its_only_ledger(
     broker = cluster.brokers[0]
     told = await get_json(f"{broker.admin_url}/api/v1/partitions")
     broker.kill()
-    (holder,) = [each for each in cluster.bookies if each.id in str(told)]
+    (holder,) = [bookie for bookie in cluster.bookies if bookie.id in str(told)]
     holder.kill()
     await holder.stop()
     shutil.rmtree(holder.data_dir)

@@ -65,7 +65,7 @@ async def consume(cluster: LocalCluster, count: int) -> list[bytes]:
         async with asyncio.timeout(WAIT_S):
             while len(found) < count:
                 batches = await consumer.getmany(timeout_ms=1_000)
-                found += [each.value or b"" for batch in batches.values() for each in batch]
+                found += [record.value or b"" for batch in batches.values() for record in batch]
     finally:
         await consumer.stop()
     return found

@@ -21,6 +21,6 @@ def endpoint() -> Iterator[Endpoint]:
         yield found
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.title for each in SCENARIOS])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.title for scenario in SCENARIOS])
 def test_stock_client(endpoint: Endpoint, scenario: Scenario) -> None:
     scenario.run(endpoint)

@@ -50,7 +50,7 @@ def test_the_cluster_is_healthy_and_its_one_machine_is_noticed(compose: RunningC
     assert shown["findings"] == []
     assert "host" in json.dumps(shown["warnings"])
     bookies = as_json(compose, "bookie", "list")
-    assert [each["host"] for each in bookies] == ["one-machine"] * 4
+    assert [bookie["host"] for bookie in bookies] == ["one-machine"] * 4
     assert "auditor" in operator(compose, "repair", "status")
 
 

@@ -15,8 +15,8 @@ async def clusters() -> AsyncIterator[list[LocalCluster]]:
     """Stop the last cluster when all tests have ended."""
     started: list[LocalCluster] = []
     yield started
-    for each in started:
-        await each.aclose()
+    for local_cluster in started:
+        await local_cluster.aclose()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -33,7 +33,7 @@ async def cluster(clusters: list[LocalCluster]) -> LocalCluster:
 
 async def is_whole(cluster: LocalCluster) -> bool:
     """Whether each bookie takes entries."""
-    if not cluster.zookeeper.is_running or not all(each.is_running for each in cluster.bookies):
+    if not cluster.zookeeper.is_running or not all(bookie.is_running for bookie in cluster.bookies):
         return False
     try:
         async with (

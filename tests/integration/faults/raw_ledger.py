@@ -102,10 +102,10 @@ class RawLedger:
 
     async def require_held(self, wanted: Mapping[BookieId, Sequence[bytes]]) -> None:
         """Read from every bookie of the ledger; require these entries from 0 on, and no others."""
-        last = max([len(each) for each in wanted.values()], default=0)
+        last = max([len(sequence) for sequence in wanted.values()], default=0)
         for bookie_id in self.metadata.last_fragment.ensemble:
             held = await read_copies(self.direct, self.keys, bookie_id, [(0, last)])
-            found = [bytes(each) for batch in held.valid for each in batch.payload_views()]
+            found = [bytes(view) for batch in held.valid for view in batch.payload_views()]
             assert found == list(wanted.get(bookie_id, [])), bookie_id
             assert held.damaged == [], bookie_id
 

@@ -59,7 +59,7 @@ async def test_the_checker_finds_a_false_history(cluster: LocalCluster, tmp_path
     async def kinds() -> set[str]:
         uri = cluster.metadata_uri
         report = await check_campaign(uri, history, SEED, None, lambda _: None)
-        return {each.kind for each in report.violations}
+        return {violation.kind for violation in report.violations}
 
     ledger.acked[-1] = AckedRange(last.first, last.last, "0" * 64)
     assert await kinds() == {"changed"}
@@ -88,7 +88,7 @@ async def test_a_corrupted_replica_is_never_returned(cluster: LocalCluster, tmp_
         for mine in [each for each in wanted if each == bookie.id]:
             held = await read_copies(direct, keys, mine, wanted[mine])
             assert held.missing == []
-            unreadable = {each for a, b in held.damaged for each in range(a, b + 1)}
+            unreadable = {number for a, b in held.damaged for number in range(a, b + 1)}
             assert set(FLIPPED) <= unreadable
     async with LedgerClient(uri) as client, client.open_ledger(ledger_id) as reader:
         count = 0
@@ -96,7 +96,7 @@ async def test_a_corrupted_replica_is_never_returned(cluster: LocalCluster, tmp_
             count += len(batch)
     assert count == history.acked_count
     report = await check_campaign(uri, history, SEED, None, lambda _: None)
-    assert {each.kind for each in report.violations} == {"damaged"}
+    assert {violation.kind for violation in report.violations} == {"damaged"}
 
 
 async def _member(cluster: LocalCluster, ledger_id: int) -> int:

@@ -32,7 +32,7 @@ async def test_a_bookie_stops_at_a_failed_write(
                 await asyncio.sleep(POLL_S)
         assert not member.is_running
         said = member.log_tail()
-        assert any(f"log/{each.name}: the disk failed" in said for each in log)
+        assert any(f"log/{path.name}: the disk failed" in said for path in log)
         assert "Input/output error" in said
         await writer.wait_for_acks(500)  # without it: it is still down
         await member.restart()

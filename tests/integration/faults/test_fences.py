@@ -21,7 +21,9 @@ async def test_a_fence_on_an_idle_bookie_survives(
 ) -> None:
     bookie = cluster.bookies[0]
     async with open_direct(cluster.metadata_uri) as direct:
-        ledger = await make_ledger(direct, [each.id for each in cluster.bookies[:3]], ack=2)
+        ledger = await make_ledger(
+            direct, [local_bookie.id for local_bookie in cluster.bookies[:3]], ack=2
+        )
         await ledger.fence(ledger.metadata.last_fragment.ensemble[0])
         if has_checkpoint:
             await asyncio.to_thread(_checkpoint, bookie)

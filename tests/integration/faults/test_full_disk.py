@@ -76,7 +76,9 @@ async def test_a_bookie_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
                 await bookie.restart()
                 await _write_until_read_only(client, bookie)
                 async with client.open_ledger(ledger.id) as reader:
-                    kept = [bytes(each.data) async for batch in reader.read(0, 0) for each in batch]
+                    kept = [
+                        bytes(entry.data) async for batch in reader.read(0, 0) for entry in batch
+                    ]
                 assert kept == [b"kept"]
                 filler.unlink()
                 await _until(lambda: bool(_state(bookie)["writable"]))

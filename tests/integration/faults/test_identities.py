@@ -96,7 +96,9 @@ async def test_a_bookie_on_an_old_copy_is_in_limbo(cluster: LocalCluster, tmp_pa
     bookie, other, third = cluster.bookies[4], *cluster.bookies[1:3]
     uri, copy = cluster.metadata_uri, tmp_path / "copy"
     async with open_direct(uri) as direct:
-        ledger = await make_ledger(direct, [each.id for each in (bookie, other, third)], ack=2)
+        ledger = await make_ledger(
+            direct, [local_bookie.id for local_bookie in (bookie, other, third)], ack=2
+        )
         for member in (bookie, other, third):
             await ledger.store(BookieId(member.id), 0, OLD)
     await bookie.stop()

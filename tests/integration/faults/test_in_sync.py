@@ -38,7 +38,7 @@ async def writing(
 
 def members(cluster: LocalCluster, writer: LedgerWriter) -> list[LocalBookie]:
     ids = writer.info.fragments[-1].ensemble
-    return [next(b for b in cluster.bookies if b.id == each) for each in ids]
+    return [next(b for b in cluster.bookies if b.id == bookie) for bookie in ids]
 
 
 async def read_all(cluster: LocalCluster, ledger_id: int) -> list[bytes]:
@@ -134,7 +134,7 @@ async def test_unclean_recovery_keeps_entries_of_an_earlier_member(cluster: Loca
                     await client.recover_ledger(writer.id)
                 info = await client.recover_ledger_unclean(writer.id)
             assert info.last_entry_id == len(BATCH) - 1
-            assert [each.ensemble for each in info.given_up] == [(second.id,)]
+            assert [fragment.ensemble for fragment in info.given_up] == [(second.id,)]
             assert await read_all(cluster, writer.id) == BATCH
         finally:
             await second.restart()

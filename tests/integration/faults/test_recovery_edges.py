@@ -40,7 +40,7 @@ async def test_a_lac_in_the_middle_of_a_batch(cluster: LocalCluster, *, other_ha
     which answers arrive first (rule 7.3).
     """
     async with open_direct(cluster.metadata_uri) as direct:
-        ledger = await make_ledger(direct, [each.id for each in cluster.bookies[:3]], ack=2)
+        ledger = await make_ledger(direct, [bookie.id for bookie in cluster.bookies[:3]], ack=2)
         one, two, three = ledger.metadata.last_fragment.ensemble
         await ledger.store(one, 0, PAYLOADS[:5])
         await ledger.store(two, 0, PAYLOADS)
@@ -61,7 +61,7 @@ async def test_two_recoverers_with_different_frozen_lacs(cluster: LocalCluster) 
     one, _, three = cluster.bookies[:3]
     uri = cluster.metadata_uri
     async with open_direct(uri) as direct:
-        ledger = await make_ledger(direct, [each.id for each in cluster.bookies[:3]], ack=2)
+        ledger = await make_ledger(direct, [bookie.id for bookie in cluster.bookies[:3]], ack=2)
         ensemble = ledger.metadata.last_fragment.ensemble
         for bookie_id, lac in zip(ensemble, (7, 4, 4), strict=True):
             await ledger.store(bookie_id, 0, PAYLOADS)
@@ -90,20 +90,20 @@ async def test_an_add_that_is_queued_and_not_yet_synced(cluster: LocalCluster, a
         open_direct(cluster.metadata_uri) as direct,
         LedgerClient(cluster.metadata_uri) as client,
     ):
-        ledger = await make_ledger(direct, [each.id for each in members], ack=ack)
+        ledger = await make_ledger(direct, [member.id for member in members], ack=ack)
         ensemble = ledger.metadata.last_fragment.ensemble
         for bookie_id in ensemble:
             await ledger.store(bookie_id, 0, PAYLOADS[:5])
-        async with slow_syncs([each.pid for each in members], SYNC_DELAY_S):
+        async with slow_syncs([member.pid for member in members], SYNC_DELAY_S):
             lengths = sum(map(len, PAYLOADS[:5]))
             sent = [
-                ledger.send(each, 5, PAYLOADS[5:], lac=-1, length_before=lengths)
-                for each in ensemble
+                ledger.send(bookie, 5, PAYLOADS[5:], lac=-1, length_before=lengths)
+                for bookie in ensemble
             ]
             await asyncio.sleep(QUEUED_S)
-            assert not any(each.done() for each in sent), "accepted, and not durable yet"
+            assert not any(future.done() for future in sent), "accepted, and not durable yet"
             info = await client.recover_ledger(ledger.id)
-            outcomes = [await asyncio.wait_for(each, TIMEOUT_S) for each in sent]
+            outcomes = [await asyncio.wait_for(future, TIMEOUT_S) for future in sent]
         assert outcomes == [Status.OK] * 3
         assert info.last_entry_id == 9
         await check_told(cluster.metadata_uri, ledger.id, PAYLOADS)
@@ -115,7 +115,7 @@ async def test_adds_in_the_socket_of_a_paused_bookie(cluster: LocalCluster, ack:
     members = cluster.bookies[:3]
     uri = cluster.metadata_uri
     async with open_direct(uri) as direct, LedgerClient(uri, config=QUICK) as client:
-        ledger = await make_ledger(direct, [each.id for each in members], ack=ack)
+        ledger = await make_ledger(direct, [member.id for member in members], ack=ack)
         one, two, three = ledger.metadata.last_fragment.ensemble
         await ledger.store(one, 0, PAYLOADS[:1])
         with paused(members[0]):

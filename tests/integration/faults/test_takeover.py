@@ -26,13 +26,13 @@ async def test_five_clients_recover_one_ledger_while_its_writer_is_live(
         )
         ledger_id = await writer.ledger_id()
         await writer.wait_for_acks(500)
-        infos = await asyncio.gather(*[each.recover_ledger(ledger_id) for each in clients])
+        infos = await asyncio.gather(*[client.recover_ledger(ledger_id) for client in clients])
         history = await writer.ended()
     assert len({(info.last_entry_id, info.length, info.fragments) for info in infos}) == 1
     assert list(history.failures) == ["LedgerFencedError"]
     last = infos[0].last_entry_id
     assert last is not None
-    assert max(each.last for each in history.ledgers[ledger_id].acked) <= last
+    assert max(acked_range.last for acked_range in history.ledgers[ledger_id].acked) <= last
     await check_kept(uri, history)
 
 
@@ -50,7 +50,10 @@ async def test_a_writer_stopped_during_a_takeover_gets_no_acknowledgement_beyond
         assert info == await client.ledger_info(ledger_id)
     assert list(history.failures) == ["LedgerFencedError"]
     assert info.last_entry_id is not None
-    assert max(each.last for each in history.ledgers[ledger_id].acked) <= info.last_entry_id
+    assert (
+        max(acked_range.last for acked_range in history.ledgers[ledger_id].acked)
+        <= info.last_entry_id
+    )
     await check_kept(uri, history)
 
 

@@ -55,7 +55,9 @@ async def written(client: LedgerClient, chain: Chain, entries: int = 3) -> Ledge
 async def linked(chain: Chain) -> list[int]:
     info = await chain.info()
     links = chain.links(info.first_index, info.next_index)
-    return [each.ledger_id async for _, link in links if link is not None for each in link.ledgers]
+    return [
+        ledger.ledger_id async for _, link in links if link is not None for ledger in link.ledgers
+    ]
 
 
 async def test_published_links_are_there_once_and_others_are_collected(
@@ -107,7 +109,7 @@ async def test_concurrent_publishers(client: LedgerClient, chain: Chain) -> None
     ]
     results = await asyncio.gather(*work)
     kept = await linked(chain)
-    assert len(kept) == len(set(kept)) == sum(each.is_new for each in results)
+    assert len(kept) == len(set(kept)) == sum(result.is_new for result in results)
     for application in range(10):
         assert await chain.last_batch(f"a{application}") == 1
 
@@ -174,7 +176,7 @@ def use_the_blocking_face(uri: str) -> None:
         assert followed.info.next_index == 1
         assert chain.last_batch("x") == 3
         assert next(link for _, link in chain.links(0, 1)) is not None
-        assert [each and each.id for each in client.ledger_infos([writer.id, 999])] == [
+        assert [info and info.id for info in client.ledger_infos([writer.id, 999])] == [
             writer.id,
             None,
         ]

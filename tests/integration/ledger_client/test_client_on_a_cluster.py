@@ -64,7 +64,7 @@ async def test_append_read_and_delete(cluster: LocalCluster) -> None:
         async with client.open_ledger(ledger.id) as reader:
             tailed = [entry.data async for batch in reader.tail(start=0) for entry in batch]
         assert tailed == expected
-        assert ledger.id in [each.id async for each in client.list_ledgers()]
+        assert ledger.id in [ledger_info.id async for ledger_info in client.list_ledgers()]
         await client.delete_ledger(ledger.id)
         with pytest.raises(LedgerNotFoundError):
             await client.open_ledger(ledger.id)

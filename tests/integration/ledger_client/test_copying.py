@@ -104,13 +104,13 @@ def spare_of(cluster: LocalCluster, metadata: LedgerMetadata) -> LocalBookie:
 async def check_all(client: LedgerClient, ledger_id: int, password: bytes = b"") -> None:
     async with client.open_ledger(ledger_id, password=password) as reader:
         found = [entry.data async for batch in reader.read(0, COUNT - 1) for entry in batch]
-    assert found == [payload(each) for each in range(COUNT)]
+    assert found == [payload(number) for number in range(COUNT)]
 
 
 async def write_closed(client: LedgerClient, quorum: Quorum, **options: object) -> int:
     async with client.create_ledger(quorum, **options) as writer:  # type: ignore[arg-type]
         for first in range(0, COUNT, 50):  # a batch each, and copies of many pieces
-            await writer.append_many(payload(first + each) for each in range(50))
+            await writer.append_many(payload(first + number) for number in range(50))
     return writer.id
 
 
@@ -146,10 +146,10 @@ async def test_a_concurrent_ensemble_change_of_the_writer_is_merged(
         return next(b for b in cluster.bookies if b.id == bookie_id)
 
     async with client.create_ledger(Quorum(ensemble=3, write=3, ack=2)) as writer:
-        await writer.append_many(payload(each) for each in range(COUNT // 2))
+        await writer.append_many(payload(number) for number in range(COUNT // 2))
         first = (await stored(client, writer.id)).fragments[0].ensemble
         bookie(first[0]).kill()
-        await writer.append_many(payload(each) for each in range(COUNT // 2, COUNT - 1))
+        await writer.append_many(payload(number) for number in range(COUNT // 2, COUNT - 1))
         before = await stored_once(client, writer.id, lambda now: len(now.fragments) > 1)
         target = BookieId(next(b for b in before.last_fragment.ensemble if b not in first))
         services = await client._session.services()
@@ -175,7 +175,7 @@ async def test_a_concurrent_ensemble_change_of_the_writer_is_merged(
         await bookie(first[1]).restart()  # the last fragment needs two
         async with client.open_ledger(writer.id) as reader:
             found = [e.data async for batch in reader.read(0, COUNT // 2) for e in batch]
-        assert found == [payload(each) for each in range(COUNT // 2 + 1)]
+        assert found == [payload(number) for number in range(COUNT // 2 + 1)]
     await check_all(client, writer.id)
     for each in (first[0], first[2]):
         await bookie(each).restart()

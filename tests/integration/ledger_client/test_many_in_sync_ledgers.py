@@ -101,14 +101,16 @@ async def test_a_member_of_many_ledgers_leaves_and_catches_up() -> None:
         await until(lambda: not any(is_member(bookie.id, writer) for writer in writers), WAIT_S)
         assert changes.count == COUNT
         assert 1 < changes.most <= CHANGES_AT_ONCE
-        left = Counter(each.ledger_id for each in events if isinstance(each, EnsembleChanged))
+        left = Counter(event.ledger_id for event in events if isinstance(event, EnsembleChanged))
         assert left == {writer.id: 1 for writer in writers}
         await each(writers, lambda writer: writer.append(b"on two"))
 
         await bookie.start()
         await until(lambda: all(len(writer.in_sync) == REPLICAS for writer in writers), WAIT_S)
         assert 1 < changes.most <= CHANGES_AT_ONCE + COPIES_AT_ONCE
-        caught_up = Counter(each.ledger_id for each in events if isinstance(each, MemberCaughtUp))
+        caught_up = Counter(
+            event.ledger_id for event in events if isinstance(event, MemberCaughtUp)
+        )
         assert caught_up == {writer.id: 1 for writer in writers}
         await each(writers, lambda writer: writer.append(b"on all again"))
         await each(writers, lambda writer: writer.aclose())

@@ -71,7 +71,7 @@ async def test_five_clients_take_over_from_a_live_writer(cluster: LocalCluster, 
         appending = asyncio.create_task(append_until_fenced(writer))
         tailing = asyncio.create_task(count_tail(clients[1], writer.id))
         await until(lambda: writer.last_confirmed >= SOME)
-        infos = await asyncio.gather(*[each.recover_ledger(writer.id) for each in clients[1:]])
+        infos = await asyncio.gather(*[client.recover_ledger(writer.id) for client in clients[1:]])
         acknowledged = await appending
         ends = {(info.last_entry_id, info.length) for info in infos}
         assert len(ends) == 1
@@ -132,7 +132,7 @@ async def test_without_enough_bookies_the_end_stays_open_until_they_return(
 ) -> None:
     async with LedgerClient(cluster.metadata_uri) as client:
         writer = await client.create_ledger(Quorum(ensemble=3, write=3, ack=2))
-        await writer.append_many([payload(each) for each in range(100)])
+        await writer.append_many([payload(number) for number in range(100)])
         await writer.wait_fully_replicated(99)  # a copy in progress would fail, and be replaced
         info = await client.ledger_info(writer.id)
         members = [b for b in cluster.bookies if b.id in info.fragments[-1].ensemble]

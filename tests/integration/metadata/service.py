@@ -23,7 +23,7 @@ async def pause(server: EmbeddedZooKeeper) -> None:
     """
     server.pause()
     threads = Path(f"/proc/{server.pid}/task")
-    while any(_state(each / "stat") not in "Tt" for each in threads.glob("*")):  # noqa: ASYNC110
+    while any(_state(path / "stat") not in "Tt" for path in threads.glob("*")):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 

@@ -60,6 +60,6 @@ async def test_a_replaced_leader_answers_no_agreed_read(tmp_path: Path) -> None:
             reads = [asyncio.create_task(one.get(path, agreed=True)) for _ in range(READS)]
             await asyncio.sleep(0.1)  # the requests wait at the paused leader
             leader.resume()
-            assert [each.value for each in await asyncio.gather(*reads)] == [b"1"] * READS
+            assert [stored.value for stored in await asyncio.gather(*reads)] == [b"1"] * READS
             await one.aclose()
             await other.aclose()

@@ -80,8 +80,8 @@ async def setting(server_uri: str, tmp_path: Path, rng: random.Random) -> AsyncI
         await store.create(path, b"secret")
     await LedgerStore(store, rng, lambda: 0).create(open_ledger(5))
     yield setting
-    for each in setting.stores:
-        await each.aclose()
+    for metadata_store in setting.stores:
+        await metadata_store.aclose()
 
 
 async def test_the_rights_of_every_node_are_those_of_the_table(setting: Setting) -> None:

@@ -144,9 +144,9 @@ async def test_a_port_of_the_other_kind_is_an_error(setting: Setting, rng: rando
         setting.uri(table_of("alice"), port=setting.server.plain_port),
         f"zk://127.0.0.1:{setting.server.port}/quire",
     )
-    opening = [open_store(each, rng=rng, operation_timeout_s=FAILS_AFTER_S) for each in uris]
+    opening = [open_store(uri, rng=rng, operation_timeout_s=FAILS_AFTER_S) for uri in uris]
     outcomes = await asyncio.gather(*opening, return_exceptions=True)
-    assert [type(each) for each in outcomes] == [StoreUnavailableError] * 2
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError] * 2
 
 
 async def test_a_store_connects_again_with_files_that_were_replaced(setting: Setting) -> None:

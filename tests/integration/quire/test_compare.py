@@ -92,7 +92,7 @@ def test_the_table_and_the_page_show_every_cell(directory: Path) -> None:
     ]
     assert told["recommendations"][-1]["chosen"] == ["all-of-2"]
     page = ET.fromstring((directory / "report.html").read_text().partition("\n")[2])
-    assert [each.get("id") for each in page.iter("section")] == [
+    assert [element.get("id") for element in page.iter("section")] == [
         "answer",
         "glance",
         "method",

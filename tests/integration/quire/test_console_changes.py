@@ -99,7 +99,7 @@ async def test_the_offsets_of_a_group_are_changed(
     cluster: RunningCluster, browser: Browser
 ) -> None:
     await asyncio.to_thread(cluster.json, "topic", "create", "orders", "--partitions", "1")
-    lines = b"".join(b"%d\n" % each for each in range(10))
+    lines = b"".join(b"%d\n" % number for number in range(10))
     await asyncio.to_thread(cluster.json, "topic", "produce", "orders", stdin=lines)
     address = cluster.told["brokers"][0]["address"]
     await asyncio.to_thread(commit, address, 4)

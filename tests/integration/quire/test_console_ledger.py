@@ -125,4 +125,4 @@ async def test_the_latency_of_appends_is_known_since_the_console_started(
                     await ledger.append(b"x")  # a bookie reports the last ten seconds only
             assert "Known since" in text
             assert 'class="map latency"' in text
-            assert all(f">{each.id}</text>" in text for each in cluster.bookies)
+            assert all(f">{bookie.id}</text>" in text for bookie in cluster.bookies)

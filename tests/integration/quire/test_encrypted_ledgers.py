@@ -53,7 +53,7 @@ def test_lines_are_encrypted_and_read_back(cluster: RunningCluster, key_file: Pa
     assert shown["length"] == len(LINES.replace(b"\n", b"")) + 3 * 16
     assert cluster.json("ledger", "verify", ledger)["is_well"]
     files = Path(cluster.told["data"]).rglob("bookie-*/**/*")
-    held = [each.read_bytes() for each in files if each.is_file()]
+    held = [file.read_bytes() for file in files if file.is_file()]
     assert sum(map(len, held)) > 0
     assert not [each for each in held if FIRST in each]
 

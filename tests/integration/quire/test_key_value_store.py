@@ -71,7 +71,7 @@ async def test_of_two_candidates_one_leads(clients: Clients) -> None:
     first = await store.Leader.lead(clients[0], "contest")
     await first.set("a", "1")
     found = await asyncio.gather(
-        *[store.Leader.lead(each, "contest") for each in clients], return_exceptions=True
+        *[store.Leader.lead(client, "contest") for client in clients], return_exceptions=True
     )
     leaders = [each for each in found if isinstance(each, store.Leader)]
     assert leaders
@@ -166,7 +166,7 @@ def programs(cluster: RunningCluster) -> Iterator[Programs]:
 def answers(process: "subprocess.Popen[str]", *commands: str) -> list[str]:
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write("".join(f"{each}\n" for each in commands))
+    process.stdin.write("".join(f"{command}\n" for command in commands))
     process.stdin.flush()
     return [process.stdout.readline().strip() for _ in commands]
 

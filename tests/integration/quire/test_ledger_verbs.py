@@ -97,8 +97,8 @@ def test_a_password_is_needed(cluster: RunningCluster, tmp_path: Path) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text("a secret password\n")
     wrong.write_text("guess\n")
-    for each in (right, wrong):
-        each.chmod(0o600)
+    for path in (right, wrong):
+        path.chmod(0o600)
     keyed = ("--digest", "hmac-sha256", "--password-file", str(right))
     ledger = str(append(cluster, LINES, *keyed))
     read = cluster.run("ledger", "read", ledger, "--password-file", str(right))

@@ -33,7 +33,7 @@ async def read_all(uri: str, ledger_id: int) -> list[bytes]:
 
 
 def addresses_of(cluster: LocalCluster) -> list[tuple[str, str]]:
-    return [(each.address, each.admin_url) for each in (*cluster.bookies, *cluster.brokers)]
+    return [(bookie.address, bookie.admin_url) for bookie in (*cluster.bookies, *cluster.brokers)]
 
 
 @pytest.mark.long
@@ -77,7 +77,7 @@ async def test_the_same_directory_is_the_same_cluster(tmp_path: Path) -> None:
         uri = cluster.metadata_uri
         async with LedgerClient(uri) as client, client.create_ledger(Quorum.all(3)) as ledger:
             await ledger.append(b"kept")
-    assert [each for each in steps if not each.startswith("Waiting")] == [
+    assert [step for step in steps if not step.startswith("Waiting")] == [
         f"Starting ZooKeeper in {tmp_path} ...",
         "Starting 3 bookies ...",
         "Starting 1 broker ...",

@@ -47,13 +47,13 @@ async def unknown_ledgers(address: str) -> Mapping[int, int]:
     assert found["not_compared"] == []
     assert done.returncode == (ExitCode.FINDINGS if found["findings"] else ExitCode.DONE)
     ledgers = [each["ledger"] for each in found["findings"]]
-    return {each: ledgers.count(each) for each in ledgers}
+    return {ledger: ledgers.count(ledger) for ledger in ledgers}
 
 
 async def write(client: LedgerClient) -> int:
     """Write a ledger and close it; return its id."""
     async with client.create_ledger(THREE) as writer:
-        await writer.append_many(b"%d" % each for each in range(COUNT))
+        await writer.append_many(b"%d" % number for number in range(COUNT))
     return int(writer.id)
 
 
@@ -91,9 +91,9 @@ async def written_cluster(data_dir: Path, dump: Path) -> Written:
         closed = await write(client)
         await command(address, "topic", "produce", "orders", "--create", stdin=b"one\ntwo\n")
         async with client.create_ledger(THREE) as writer:
-            await writer.append_many(b"%d" % each for each in range(COUNT // 2))
+            await writer.append_many(b"%d" % number for number in range(COUNT // 2))
             dump.write_bytes(await command(address, "metadata", "dump"))
-            await writer.append_many(b"%d" % each for each in range(COUNT // 2, COUNT))
+            await writer.append_many(b"%d" % number for number in range(COUNT // 2, COUNT))
         late = await write(client)
         for _ in range(3):  # starts that the dump does not count
             await cluster.bookies[0].stop()

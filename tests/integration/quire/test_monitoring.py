@@ -38,7 +38,7 @@ async def metrics_with_repair(browser: Browser) -> str:
 
 async def test_metrics_of_a_real_cluster(tmp_path: Path) -> None:
     async with LocalCluster(3, tmp_path / "data", broker=1) as cluster:
-        urls = [f"{each.admin_url}/metrics" for each in (*cluster.bookies, *cluster.brokers)]
+        urls = [f"{bookie.admin_url}/metrics" for bookie in (*cluster.bookies, *cluster.brokers)]
         options = ConsoleOptions(metadata=cluster.metadata_uri, port=0)
         async with open_console(options) as (_, browser), aiohttp.ClientSession() as session:
             await first_check(browser)

@@ -35,12 +35,12 @@ async def test_what_a_wiped_bookie_held_is_copied_and_another_one_is_drained(
             async with client.create_ledger(
                 THREE, digest=digest, password=b"a secret password"
             ) as writer:
-                await writer.append_many(b"%d" % each for each in range(COUNT))
+                await writer.append_many(b"%d" % number for number in range(COUNT))
             ids.append(LedgerId(writer.id))
 
         async def is_named(bookie_id: str) -> bool:
-            found = [(await ledgers.get(each, fresh=True))[0] for each in ids]
-            return any(each.names(BookieId(bookie_id)) for each in found)
+            found = [(await ledgers.get(ledger_id, fresh=True))[0] for ledger_id in ids]
+            return any(metadata.names(BookieId(bookie_id)) for metadata in found)
 
         first, _ = await ledgers.get(ids[0], fresh=True)
         wiped = next(b for b in cluster.bookies if b.id == first.fragments[0].ensemble[0])
@@ -58,7 +58,7 @@ async def test_what_a_wiped_bookie_held_is_copied_and_another_one_is_drained(
             while (await states.get(drained)).state is not Lifecycle.DRAINED:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         assert not await is_named(drained)
-        for each in ids:
-            found = await entries_of(client, each, COUNT - 1, b"a secret password")
+        for ledger_id in ids:
+            found = await entries_of(client, ledger_id, COUNT - 1, b"a secret password")
             assert found == [b"%d" % number for number in range(COUNT)]
         await store.aclose()

@@ -93,7 +93,9 @@ async def test_the_guides_example_runs_and_restarts_two_bookies(
         async with open_cluster(metadata) as cluster:
             up = cluster.directory.bookies
             assert set(up) == {first["id"], second["id"]}
-            (place,) = {each.place for each in up.values()}  # of one machine, that is one host
+            (place,) = {
+                registration.place for registration in up.values()
+            }  # of one machine, that is one host
         assert place.rack == "/eu/rack-3"
         os.kill(first["pid"], signal.SIGKILL)
         again = await served(group)
@@ -125,7 +127,7 @@ def shared_hosts(ledger: LedgerMetadata, places: dict[BookieId, Place]) -> list[
             members = [
                 fragment.ensemble[(start + i) % size] for i in range(ledger.quorum.write_quorum)
             ]
-            if len({places[each] for each in members}) < len(members):
+            if len({places[member] for member in members}) < len(members):
                 found.append(members)
     return found
 
@@ -145,7 +147,7 @@ async def test_no_write_set_shares_a_host_even_after_a_replacement(
         told = [await served(group) for _ in tables]
         pids = {BookieId(each["id"]): each["pid"] for each in told}
         async with open_cluster(metadata) as cluster, LedgerClient(metadata) as client:
-            places = {each: known.place for each, known in cluster.directory.bookies.items()}
+            places = {bookie: known.place for bookie, known in cluster.directory.bookies.items()}
             assert set(places) == set(pids)
             ids = []
             for number in range(LEDGERS):
@@ -156,6 +158,10 @@ async def test_no_write_set_shares_a_host_even_after_a_replacement(
                         os.kill(pids[stored.last_fragment.ensemble[0]], signal.SIGKILL)
                     await ledger.append(b"after")
                 ids.append(ledger.id)
-            ledgers = [(await cluster.ledgers.get(each, fresh=True))[0] for each in ids]
-        assert max(len(each.fragments) for each in ledgers) > 1  # the one that was killed
-        assert [found for each in ledgers for found in shared_hosts(each, places)] == []
+            ledgers = [(await cluster.ledgers.get(ledger_id, fresh=True))[0] for ledger_id in ids]
+        assert (
+            max(len(ledger_metadata.fragments) for ledger_metadata in ledgers) > 1
+        )  # the one that was killed
+        assert [
+            found for ledger_metadata in ledgers for found in shared_hosts(ledger_metadata, places)
+        ] == []

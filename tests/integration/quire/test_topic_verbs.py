@@ -164,7 +164,7 @@ async def ended_ledgers(cluster: RunningCluster, topic_id: str) -> list[Partitio
     key = PartitionKey(TopicId(UUID(topic_id).bytes), 0)
     record, _ = await PartitionStore(store, rng).get(key)
     await store.aclose()
-    return [each for each in record.segments if not each.is_open]
+    return [segment for segment in record.segments if not segment.is_open]
 
 
 def test_the_oldest_records_are_trimmed(cluster: RunningCluster) -> None:

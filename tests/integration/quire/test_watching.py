@@ -44,7 +44,7 @@ async def test_figures_and_a_report_without_secrets(tmp_path: Path) -> None:
         assert status == ExitCode.DONE
         password = read_secret(cluster.certificates.password_file("client"))
     with tarfile.open(path) as tar:
-        files = {each.name: tar.extractfile(each) for each in tar.getmembers()}
+        files = {getmember.name: tar.extractfile(getmember) for getmember in tar.getmembers()}
         content = {name: file.read() for name, file in files.items() if file is not None}
     names = {name.partition("/")[2] for name in content}
     assert {"health.json", "bookies.json", "repair.json", "ledgers.json", "notes.txt"} <= names

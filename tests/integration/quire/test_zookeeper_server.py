@@ -45,7 +45,7 @@ def ready(process: "subprocess.Popen[bytes]") -> dict[str, object]:
 def modes(*ports: int) -> list[str]:
     addresses = [f"127.0.0.1:{port}" for port in ports]
     done = run_quire("zookeeper", "status", *addresses, "-o", "json")
-    return [str(each["mode"]) for each in json.loads(done.stdout)]
+    return [str(load["mode"]) for load in json.loads(done.stdout)]
 
 
 async def write_and_read(uri: str, path: str) -> None:
@@ -85,8 +85,8 @@ async def test_three_servers_go_on_without_one(tmp_path: Path) -> None:
             return all_servers.enter_context(serving(*words))
 
         servers = [start(n) for n in range(3)]
-        for each in servers:
-            ready(each)
+        for server in servers:
+            ready(server)
         assert sorted(modes(*clients)) == ["follower", "follower", "leader"]
         uri = "zk://" + ",".join(f"127.0.0.1:{port}" for port in clients)
         await write_and_read(f"{uri}/quire", "/before")

@@ -44,7 +44,7 @@ class Replay:
 
     def figures(self, *calls: str) -> list[Any]:
         """Return the figures of each call of these names; at least one was made."""
-        found = [each["figures"] for each in self.lines if each["call"] in calls]
+        found = [line["figures"] for line in self.lines if line["call"] in calls]
         assert found, f"no call of {calls} has figures"
         return found
 
@@ -87,5 +87,5 @@ def replayed(program: str, cluster: Cluster, world: World) -> Replay:
     """Make the calls of a program. Raises UnavailableError, PeerUnavailableError."""
     with json_file(world.names) as names:
         text = PROGRAMS[program](cluster.endpoint, names)
-    lines = [dict(each) for each in events(text)]
+    lines = [dict(event) for event in events(text)]
     return Replay(lines, world, cluster)

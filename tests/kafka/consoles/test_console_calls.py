@@ -56,11 +56,11 @@ def replay(request: pytest.FixtureRequest, replay_of: Callable[[str], Replay]) -
 
 def test_only_the_named_calls_are_refused(replay: Replay) -> None:
     refused = {
-        (each["tool"], each["call"]): str(each.get("error", each["result"]))
-        for each in replay.lines
-        if each["result"] != "ok"
+        (line["tool"], line["call"]): str(line.get("error", line["result"]))
+        for line in replay.lines
+        if line["result"] != "ok"
     }
-    tools = {each["tool"] for each in replay.lines}
+    tools = {line["tool"] for line in replay.lines}
     expected = {key: text for key, text in REFUSED.items() if key[0] in tools}
     assert refused.keys() == expected.keys(), refused
     for key, text in expected.items():
@@ -83,9 +83,9 @@ def test_sizes_of_log_directories(replay: Replay) -> None:
         least = RECORDS[partition] * VALUE_BYTES
         around = (RECORDS[partition] + 1) * BATCH_BYTES_MAX
         assert least <= found["sizes"][place] <= least + around
-    for each in replay.figures("DescribeLogDirs", "describeLogDirs"):
-        assert each["sizes"] == found["sizes"]
-        assert sum(each["brokers"].values()) >= sum(found["sizes"].values())
+    for figure in replay.figures("DescribeLogDirs", "describeLogDirs"):
+        assert figure["sizes"] == found["sizes"]
+        assert sum(figure["brokers"].values()) >= sum(found["sizes"].values())
 
 
 def test_offsets(replay: Replay) -> None:

@@ -79,7 +79,7 @@ def made_world(endpoint: Endpoint) -> Iterator[World]:
             member = stack.enter_context(consumer(endpoint, group, group_protocol=protocol))
             member.subscribe([world.topic])
             _wait_for_partitions(member)
-            places = [TopicPartition(world.topic, *each) for each in offsets.items()]
+            places = [TopicPartition(world.topic, *offset) for offset in offsets.items()]
             member.commit(offsets=places, asynchronous=False)
         yield world
 

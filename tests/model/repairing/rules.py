@@ -24,10 +24,10 @@ def copies_of(ledger: LedgerMetadata, bookies: tuple[Bookie, ...]) -> dict[int, 
     """Return how many copies each entry of the closed fragments has, on bookies that live."""
     found: dict[int, int] = {}
     for fragment in closed_fragments(ledger):
-        for each in entries_of(fragment):
-            members = holders_of_entry(ledger, each)
+        for entry in entries_of(fragment):
+            members = holders_of_entry(ledger, entry)
             held = [bookies[number_of(b)] for b in members]
-            found[each] = sum(bool(b.held >> each & 1) and not b.is_dead for b in held)
+            found[entry] = sum(bool(b.held >> entry & 1) and not b.is_dead for b in held)
     return found
 
 
@@ -58,10 +58,10 @@ def _check_new_members(
     for fragment in closed_fragments(new):
         before = old.fragment_of(fragment.first_entry_id).ensemble
         for member in set(fragment.ensemble) - set(before):
-            for each in entries_of(fragment):
-                is_wanted = member in holders_of_entry(new, each)
-                if is_wanted and not bookies[number_of(member)].held >> each & 1:
-                    raise ViolationError(f"{member} is a member and lacks entry {each}")
+            for entry in entries_of(fragment):
+                is_wanted = member in holders_of_entry(new, entry)
+                if is_wanted and not bookies[number_of(member)].held >> entry & 1:
+                    raise ViolationError(f"{member} is a member and lacks entry {entry}")
 
 
 def check_release(world: RepairWorld, number: int) -> None:
@@ -70,9 +70,9 @@ def check_release(world: RepairWorld, number: int) -> None:
     if ledger is None:
         return
     for fragment in closed_fragments(ledger):
-        for each in entries_of(fragment):
-            if NAMES[number] in holders_of_entry(ledger, each):
-                raise ViolationError(f"{NAMES[number]} removes entry {each}, which it must hold")
+        for entry in entries_of(fragment):
+            if NAMES[number] in holders_of_entry(ledger, entry):
+                raise ViolationError(f"{NAMES[number]} removes entry {entry}, which it must hold")
 
 
 def check_world(world: RepairWorld) -> None:

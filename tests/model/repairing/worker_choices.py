@@ -25,7 +25,7 @@ def standings_from(
     found: tuple[Standing, ...], world: RepairWorld, *, needs_registered: bool
 ) -> Standings:
     """Return standings as the production code takes them."""
-    bad = {NAMES[n]: each for n, each in enumerate(found) if each is not Standing.GOOD}
+    bad = {NAMES[n]: standing for n, standing in enumerate(found) if standing is not Standing.GOOD}
     registered = {NAMES[n] for n, b in enumerate(world.bookies) if b.is_registered}
     return Standings(bad, registered=registered if needs_registered else None)
 

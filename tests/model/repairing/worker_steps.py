@@ -58,10 +58,10 @@ def with_ledger(
     Raises ViolationError if the change breaks a rule.
     """
     workers = tuple(
-        each
-        if each is None or number == by
-        else each._replace(changes=min(CHANGES_MAX, each.changes + 1))
-        for number, each in enumerate(world.workers)
+        worker
+        if worker is None or number == by
+        else worker._replace(changes=min(CHANGES_MAX, worker.changes + 1))
+        for number, worker in enumerate(world.workers)
     )
     after = world._replace(stored=stored_as(ledger), workers=workers)
     check_change(world, after)
@@ -98,7 +98,7 @@ class WorkerSteps:
             if needs_registered and urgency is not RepairClass.LAST_COPY:
                 continue
             needs = needs_of(ledger, standings)
-            has_marks = any(each.incoming for each in ledger.fragments)
+            has_marks = any(fragment.incoming for fragment in ledger.fragments)
             if needs:
                 plan = copy_target(world, needs[0], standings)
                 if plan is None or not is_possible(world, plan):

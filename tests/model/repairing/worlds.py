@@ -60,9 +60,9 @@ def _start(scope: RepairScope) -> RepairWorld:
     bookies = [Bookie(0) for _ in range(scope.bookies)]
     for position, _ in enumerate(members):
         held = sum(
-            mask_of(each, each)
-            for each in range(last + 1)
-            if (position - each) % scope.quorum.ensemble_size < scope.quorum.write_quorum
+            mask_of(number, number)
+            for number in range(last + 1)
+            if (position - number) % scope.quorum.ensemble_size < scope.quorum.write_quorum
         )
         bookies[position] = Bookie(held)
     return RepairWorld(

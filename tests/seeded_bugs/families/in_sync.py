@@ -58,12 +58,12 @@ BUGS = (
         (
             Edit(
                 METADATA,
-                "        return tuple(each for each in members if not any("
-                "self.fragments_without(each)))\n",
+                "        return tuple(member for member in members if not any("
+                "self.fragments_without(member)))\n",
                 "        most = max(1, len(self.fragments) - 1)\n"
                 "        return tuple(\n"
-                "            each for each in members\n"
-                "            if len(list(self.fragments_without(each))) < most\n"
+                "            member for member in members\n"
+                "            if len(list(self.fragments_without(member))) < most\n"
                 "        )\n",
             ),
         ),

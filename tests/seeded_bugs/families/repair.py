@@ -15,7 +15,7 @@ BUGS = (
         (
             Edit(
                 "quire/repair/ledger_reads.py",
-                "            if state in EMPTIED and not self._index.count_naming(each)\n",
+                "            if state in EMPTIED and not self._index.count_naming(bookie)\n",
                 "            if state in EMPTIED\n",
             ),
             Edit(

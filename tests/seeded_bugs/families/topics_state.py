@@ -51,9 +51,10 @@ BUGS = (
         (
             Edit(
                 TOPIC_LOG,
-                "            aborted = [(each.producer_id, each.first_offset) for each in found]\n",
-                "            aborted = [(each.producer_id, each.first_offset)"
-                " for each in found[:0]]\n",
+                "            aborted = [(transaction.producer_id, transaction.first_offset)"
+                " for transaction in found]\n",
+                "            aborted = [(transaction.producer_id, transaction.first_offset)"
+                " for transaction in found[:0]]\n",
             ),
         ),
         (topics("coordinators"),),

@@ -148,11 +148,11 @@ def hit_bookies(
     for fault in sorted(_of(faults, _service_of(error), error.at), key=lambda f: -f.ended):
         if fault.ended >= since:
             since = min(since, fault.began - KNOWN_AFTER_S)
-    hit = {each.part: None for each in faults if each.began <= error.at and each.ended >= since}
+    hit = {time.part: None for time in faults if time.began <= error.at and time.ended >= since}
     return [
-        each
-        for each in setting.bookies
-        if each in hit or link_of(each, error.host) in hit or each in setting.damaged
+        bookie
+        for bookie in setting.bookies
+        if bookie in hit or link_of(bookie, error.host) in hit or bookie in setting.damaged
     ]
 
 
@@ -162,7 +162,7 @@ def _service_of(error: WriterError) -> tuple[str, ...]:
 
 
 def _of(faults: Sequence[FaultTime], parts: tuple[str, ...], now: float) -> list[FaultTime]:
-    return [each for each in faults if each.part in parts and each.began <= now]
+    return [fault for fault in faults if fault.part in parts and fault.began <= now]
 
 
 def _had_fault(
@@ -170,7 +170,7 @@ def _had_fault(
 ) -> bool:
     """Return whether one of the parts had a fault in the time before an error."""
     since = error.at - within_s - KNOWN_AFTER_S
-    return any(each.ended >= since for each in _of(faults, parts, error.at))
+    return any(time.ended >= since for time in _of(faults, parts, error.at))
 
 
 def _lacks_members(
@@ -215,5 +215,5 @@ def is_late(
     its call, the healing and the end of the last fault. A fault that lasts excuses no append: after
     the healing, only a connection is left that no client has used since its bookie was killed.
     """
-    ends = [each.ended for each in faults if not math.isinf(each.ended)]
+    ends = [fault.ended for fault in faults if not math.isinf(fault.ended)]
     return now > max(began, healed_at, *ends) + bound_s

@@ -43,7 +43,7 @@ class FaultHistory:
         self._faults.append(fault)
         if len(self._faults) >= self._drop_at:
             since = self._now() - KEPT_S
-            self._faults = [each for each in self._faults if each.ended >= since]
+            self._faults = [time for time in self._faults if time.ended >= since]
             self._drop_at = 2 * len(self._faults) + DROPPED_AT
         return fault
 
@@ -73,7 +73,7 @@ class FaultHistory:
     def recent(self) -> list[FaultTime]:
         """Return the faults that last or ended within `KEPT_S`, in the order of their begin."""
         since = self._now() - KEPT_S
-        return [each for each in self._faults if each.ended >= since]
+        return [fault for fault in self._faults if fault.ended >= since]
 
 
 class BookieStates:

@@ -31,8 +31,8 @@ class ChainAnswers:
 
     def on_created(self, name: str, began_s: float) -> None:
         """Check a call that created a chain."""
-        born = [each for each in self._lives.of(name) if each.born_s >= began_s]
-        mine = next((each for each in born if not each.is_acknowledged), None)
+        born = [life for life in self._lives.of(name) if life.born_s >= began_s]
+        mine = next((life for life in born if not life.is_acknowledged), None)
         if mine is None:
             self._report(f"chain {name!r}: a call since {began_s:.3f} s created nothing")
         else:
@@ -64,12 +64,12 @@ class ChainAnswers:
     ) -> None:
         """Check a publication that succeeded: exactly one stored link is that of its batch."""
         ledgers, application, batch = wanted
-        ids = [each.id for each in ledgers]
+        ids = [ledger.id for ledger in ledgers]
         for life in self._lives.since(name, began_s):
             link = life.links.get(published.index)
             if link is None or link.application != application:
                 continue
-            linked = [each.ledger_id for each in link.ledgers]
+            linked = [ledger.ledger_id for ledger in link.ledgers]
             if published.is_new and linked == ids and (batch is None or batch == link.batch):
                 return
             if not published.is_new and batch is not None and batch <= link.batch:
@@ -81,8 +81,8 @@ class ChainAnswers:
 
     def on_collected(self, name: str, began_s: float, ledgers: Sequence[LedgerInfo]) -> None:
         """Check a publication that was refused because a ledger may be gone."""
-        gone = [each.id for each in ledgers if self._is_gone(each.id)]
-        oldest_ms = min((each.created_ms for each in ledgers), default=0)
+        gone = [ledger.id for ledger in ledgers if self._is_gone(ledger.id)]
+        oldest_ms = min((ledger.created_ms for ledger in ledgers), default=0)
         lives = self._lives.since(name, began_s)
         if not gone and all(oldest_ms >= life.head.collected_before_ms for life in lives):
             self._report(f"chain {name!r} refuses to link ledgers which exist")
@@ -91,15 +91,15 @@ class ChainAnswers:
         self, name: str, began_s: float, ledgers: Sequence[LedgerInfo], deleted: Sequence[int]
     ) -> None:
         """Check that each withdrawn ledger is either linked or gone."""
-        for each in ledgers:
+        for ledger in ledgers:
             is_linked = any(
-                each.id == linked.ledger_id
+                ledger.id == linked.ledger_id
                 for life in self._lives.since(name, began_s)
                 for link in life.links.values()
                 for linked in link.ledgers
             )
-            if is_linked == self._is_gone(each.id) and (each.id in deleted or not is_linked):
-                self._report(f"ledger {each.id} was withdrawn: {deleted}, and is neither or both")
+            if is_linked == self._is_gone(ledger.id) and (ledger.id in deleted or not is_linked):
+                self._report(f"ledger {ledger.id} was withdrawn: {deleted}, and is neither or both")
 
     def on_gone(self, ledger_id: int) -> None:
         """Check a ledger that a collection reported as deleted."""
@@ -109,7 +109,7 @@ class ChainAnswers:
     def on_info(self, info: ChainInfo, began_s: float) -> None:
         """Check the head of a chain that a caller received."""
         lives = self._lives.since(info.name, began_s)
-        by_token = [each for each in lives if self._token_of(each) == info.creation_token]
+        by_token = [live for live in lives if self._token_of(live) == info.creation_token]
         if info.creation_token and not by_token:
             self._report(f"{info} has a token that no chain had since {began_s:.3f} s")
         since = by_token[0].born_s if by_token else began_s - STALE_S

@@ -52,7 +52,7 @@ class Life:
         if self.deleted_s is not None:
             return False
         shown = (link for index, link in self.links.items() if index >= self.head.first_index)
-        return any(each.ledger_id == ledger_id for link in shown for each in link.ledgers)
+        return any(ledger.ledger_id == ledger_id for link in shown for ledger in link.ledgers)
 
     def overlaps(self, began_s: float) -> bool:
         """Return whether the life was not over at a time."""
@@ -80,7 +80,7 @@ class Lives:
 
     def since(self, name: str, began_s: float) -> list[Life]:
         """Return the lives that a call since `began_s` may have met."""
-        return [each for each in self.of(name) if each.overlaps(began_s - STALE_S)]
+        return [life for life in self.of(name) if life.overlaps(began_s - STALE_S)]
 
     def current(self, name: str) -> Life | None:
         """Return the life that is stored now, also while it is being deleted."""
@@ -203,10 +203,10 @@ class ChainChecker(Checker):
         if link.token != now.token:
             self.report(f"{where} is not the one that its head counts")
         self._look_at_batch(life, link, where)
-        for each in link.ledgers:
-            ledger = self.model.ledgers.get(each.ledger_id)
+        for linked_ledger in link.ledgers:
+            ledger = self.model.ledgers.get(linked_ledger.ledger_id)
             if ledger is None or ledger.metadata is None:
-                self.report(f"{where} names ledger {each.ledger_id}, which does not exist")
+                self.report(f"{where} names ledger {linked_ledger.ledger_id}, which does not exist")
 
     def _look_at_batch(self, life: Life, link: ChainLink, where: str) -> None:
         if not link.application:

@@ -171,11 +171,11 @@ async def claim_ledgers(node: ClientNode, client: LedgerClient, rng: random.Rand
 
 
 def _unclaimed(cluster: Cluster) -> list[int]:
-    ledgers = [each.metadata for each in cluster.model.ledgers.values()]
+    ledgers = [ledger.metadata for ledger in cluster.model.ledgers.values()]
     return [
-        int(each.ledger_id)
-        for each in ledgers
-        if each and each.state is LedgerState.OPEN and UNCLAIMED_NAME in each.custom
+        int(ledger.ledger_id)
+        for ledger in ledgers
+        if ledger and ledger.state is LedgerState.OPEN and UNCLAIMED_NAME in ledger.custom
     ]
 
 
@@ -245,9 +245,9 @@ async def _read_new(
     cluster.chain_answers.on_info(after, began_s)
     cluster.chain_answers.on_links(info, links, after)
     for _, link in links:
-        for each in () if link is None else link.ledgers:
+        for linked_ledger in () if link is None else link.ledgers:
             if rng.random() < READ_SHARE:
-                ledger = cluster.model.ledger(each.ledger_id)
+                ledger = cluster.model.ledger(linked_ledger.ledger_id)
                 node.reads = ledger
                 await read_all(cluster, client, ledger)
                 node.reads = None
@@ -345,7 +345,7 @@ async def _withdraw(
     """Delete ledgers whose publication has an unknown outcome, if they are not linked."""
     began_s = answers.now_s()
     try:
-        deleted = await chain.withdraw([each.id for each in ledgers], since_index=since_index)
+        deleted = await chain.withdraw([ledger.id for ledger in ledgers], since_index=since_index)
     except ChainNotFoundError:
         answers.on_missing(chain.name, began_s)
     else:
@@ -423,7 +423,7 @@ async def _look_at(cluster: Cluster, client: LedgerClient, name: str) -> None:
     began_s = answers.now_s()
     before = await chain.info()
     answers.on_info(before, began_s)
-    links = [each async for each in chain.links(before.first_index, before.next_index)]
+    links = [link async for link in chain.links(before.first_index, before.next_index)]
     began_s = answers.now_s()
     after = await chain.info()
     answers.on_info(after, began_s)

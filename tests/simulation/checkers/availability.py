@@ -155,7 +155,7 @@ class AvailabilityChecker(Checker):
         """Return, by error, the number of writers for which it would have been rejected at some
         time, and the number of all "writers".
         """
-        counts = Counter(error for each in self._written.values() for error in each.rejected)
+        counts = Counter(error for written in self._written.values() for error in written.rejected)
         return {"writers": len(self._written), **counts}
 
     # -- appends after healing ---------------------------------------------------------------------

@@ -96,9 +96,9 @@ class Checkers:
 
     def _seen_by(self, name: str) -> Any:
         calls = [
-            getattr(each, name)
-            for each in self.all
-            if getattr(type(each), name) is not getattr(Checker, name)
+            getattr(checker, name)
+            for checker in self.all
+            if getattr(type(checker), name) is not getattr(Checker, name)
         ]
 
         def tell(*arguments: Any) -> None:

@@ -145,7 +145,9 @@ def _look_at(model: Model, protocol: AppendProtocol, action: Confirm) -> None:
     ledger = model.ledger(protocol.metadata.ledger_id)
     if ledger.metadata is None or ledger.metadata.state is not LedgerState.OPEN:
         return
-    stored = [each for each in members_in_sync(ledger.metadata) if each not in protocol.parked]
+    stored = [
+        member for member in members_in_sync(ledger.metadata) if member not in protocol.parked
+    ]
     least = protocol.metadata.quorum.min_in_sync
     if min(len(stored), len(protocol.in_sync)) < least:
         model.report(

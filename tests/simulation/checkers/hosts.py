@@ -46,13 +46,13 @@ class HostsChecker(Checker):
     ) -> None:
         """Check an ensemble that a client chose; `kept` has None at the chosen positions."""
         self._chosen[chosen] = None
-        places = {each: _place_in(candidates[each].location) for each in candidates}
-        filled = [places.get(each, Place(each, each)) for each in chosen]
-        held = [at if each is not None else None for each, at in zip(kept, filled, strict=True)]
+        places = {candidate: _place_in(candidates[candidate].location) for candidate in candidates}
+        filled = [places.get(bookie, Place(bookie, bookie)) for bookie in chosen]
+        held = [at if bookie is not None else None for bookie, at in zip(kept, filled, strict=True)]
         spare = [
-            places[each]
-            for each, registration in candidates.items()
-            if registration.writable and each not in excluded and each not in kept
+            places[bookie]
+            for bookie, registration in candidates.items()
+            if registration.writable and bookie not in excluded and bookie not in kept
         ]
         key = quorum.write_quorum, tuple(held), tuple(sorted((p.rack, p.host) for p in spare))
         if key not in self._best:
@@ -101,8 +101,8 @@ def watched_choices(checker: HostsChecker) -> Iterator[None]:
     ) -> Mapping[int, BookieId] | Shortage:
         found = replacements(self, quorum, ensemble, positions, candidates, excluded, rng)
         if not isinstance(found, Shortage):
-            kept = [None if p in positions else each for p, each in enumerate(ensemble)]
-            chosen = tuple(found.get(p, each) for p, each in enumerate(ensemble))
+            kept = [None if p in positions else bookie for p, bookie in enumerate(ensemble)]
+            chosen = tuple(found.get(p, bookie) for p, bookie in enumerate(ensemble))
             avoided = {**dict.fromkeys(ensemble, "a member"), **excluded}
             checker.on_choice(quorum, kept, chosen, candidates, avoided)
         return found
@@ -126,7 +126,7 @@ def reached(quorum: QuorumSpec, kept: Sequence[Place | None], filled: Sequence[P
         members = [each for p in window if (each := kept[p]) is not None]
         if len(members) == width:
             continue
-        lost_racks = len(members) - len({each.rack for each in members})
+        lost_racks = len(members) - len({member.rack for member in members})
         lost_hosts = len(members) - len(set(members))
         got_racks = len({filled[p].rack for p in window})
         got_hosts = len({filled[p] for p in window})
@@ -142,7 +142,7 @@ def best_of_all(
     best: Reached | None = None
     for chosen in dict.fromkeys(permutations(spare, list(kept).count(None))):
         rest = iter(chosen)
-        filled = [next(rest) if each is None else each for each in kept]
+        filled = [next(rest) if place is None else place for place in kept]
         best = max(best or (0, 0), reached(quorum, kept, filled))
     return best
 

@@ -32,8 +32,8 @@ Look = Callable[[LedgerClient, random.Random], Coroutine[None, None, None]]
 async def check_liveness(cluster: Cluster, damaged: list[str], *, is_demanded: bool) -> None:
     """Recover and read all ledgers with a new client; unless demanded, check correctness only."""
     bookies = cluster.bookies
-    await cluster.wait_until(lambda: all(each.is_serving for each in bookies), BOOKIES_UP_S)
-    down = [each.host for each in bookies if not each.is_serving]
+    await cluster.wait_until(lambda: all(bookie.is_serving for bookie in bookies), BOOKIES_UP_S)
+    down = [bookie.host for bookie in bookies if not bookie.is_serving]
     if down and is_demanded:
         cluster.model.report(NAME, f"{down} did not come back {BOOKIES_UP_S} s after healing")
 
@@ -86,14 +86,14 @@ async def wait_for_work(cluster: Cluster) -> None:
     """
     cluster.is_over = True
     await cluster.wait_until(
-        lambda: not any(each.is_running for each in cluster.clients), WORK_ENDS_S
+        lambda: not any(node.is_running for node in cluster.clients), WORK_ENDS_S
     )
     for client in cluster.clients:
         if client.is_running and _may_wait_without_end(cluster, client):
             cluster.model.note("ended", f"{client.host}: it waits for what damage took")
             client.kill(power_off=False)
     cluster.availability.on_work_ended()
-    busy = [each.host for each in cluster.clients if each.is_running]
+    busy = [node.host for node in cluster.clients if node.is_running]
     if busy:
         cluster.model.report(NAME, f"{busy} did not end within {WORK_ENDS_S} s of healing")
 
@@ -142,10 +142,10 @@ def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
 
 def _may_wait_without_end(cluster: Cluster, client: ClientNode) -> bool:
     """Return whether a client may wait for lost copies, or for members that cannot return."""
-    used = [each for each in (client.reads, client.writes) if each is not None]
+    used = [model for model in (client.reads, client.writes) if model is not None]
     held = [each for each, host in cluster.live_ledgers.items() if host == client.host]
     used += [cluster.model.ledgers[each] for each in held]
-    if any(_may_have_lost_entries(cluster, each) for each in used):
+    if any(_may_have_lost_entries(cluster, model) for model in used):
         return True
     if client.writes is None or client.writes.metadata is None:
         return False
@@ -173,7 +173,7 @@ def _may_have_lost_entries(cluster: Cluster, ledger: LedgerModel) -> bool:
         acknowledging = copies_wanted(metadata, fragment, full=False)
         for first in range(0, size * quorum.stripe_entries, quorum.stripe_entries):
             members = write_set(metadata, fragment, first)
-            if sum(not cluster.is_sound(each) for each in members) >= acknowledging:
+            if sum(not cluster.is_sound(member) for member in members) >= acknowledging:
                 return True
     return False
 

@@ -168,15 +168,15 @@ class ProgressCheck:
         quorum = self._quorum
         return await self._cluster.wait_until(
             lambda: all(
-                gets_on_without(quorum, writer.in_sync, each)
-                for each in writer.info.fragments[-1].ensemble
+                gets_on_without(quorum, writer.in_sync, bookie)
+                for bookie in writer.info.fragments[-1].ensemble
             ),
             RETURN_S,
         )
 
     def _kill_member(self, writer: LedgerWriter) -> BookieNode:
         members = writer.info.fragments[-1].ensemble
-        up = [each for each in self._cluster.bookies if each.bookie_id in members]
+        up = [node for node in self._cluster.bookies if node.bookie_id in members]
         bookie = self._rng.choice(up)
         bookie.kill(power_off=self._rng.random() < 0.5)
         self._wants_all_copies = False  # the next ledger may name it before it has returned
@@ -188,12 +188,12 @@ class ProgressCheck:
             bookie.is_on_purpose = False
             bookie.start()
         is_up = await self._cluster.wait_until(
-            lambda: all(each.is_serving for each in dead), PROGRESS_S
+            lambda: all(node.is_serving for node in dead), PROGRESS_S
         )
         if dead:
             await asyncio.sleep(SETTLE_S)
         if not is_up:
-            self._report(f"{[each.host for each in dead]} did not start again")
+            self._report(f"{[node.host for node in dead]} did not start again")
 
     def _report(self, text: str) -> None:
         self._cluster.model.report(NAME, f"{self._quorum}: {text}")
@@ -359,7 +359,7 @@ class GiveUpCheck(ProgressCheck):
             await recover(self._cluster, self._client, ledger, 2 * PROGRESS_S, is_unclean=True)
         except RecoveryUndecidedError as error:
             assert ledger.metadata is not None
-            earlier = [each for f in ledger.metadata.fragments[:-1] for each in f.ensemble]
+            earlier = [bookie for f in ledger.metadata.fragments[:-1] for bookie in f.ensemble]
             if any(map(self._cluster.is_sound, earlier)):
                 self._report(
                     f"an unclean recovery does not close ledger {ledger.ledger_id}: {error}"

@@ -38,9 +38,9 @@ async def read_replicas(cluster: Cluster, excused: list[str]) -> int:
     Source: protocol rules 2.4, 4.3, 9.4, 10.1; invariants "replicas with valid digests agree", "no
     such entry only from a bookie that never acked it".
     """
-    asked = [each for each in cluster.bookies if each.host not in excused]
-    await cluster.wait_until(lambda: all(each.is_registered for each in asked), REGISTERED_S)
-    missing = [each.host for each in asked if not each.is_registered]
+    asked = [bookie for bookie in cluster.bookies if bookie.host not in excused]
+    await cluster.wait_until(lambda: all(node.is_registered for node in asked), REGISTERED_S)
+    missing = [node.host for node in asked if not node.is_registered]
     if missing:
         text = f"{missing} did not register within {REGISTERED_S} s of the end of the work"
         cluster.model.report("liveness", text)
@@ -83,7 +83,9 @@ async def _read_ledger(
         fragment = metadata.fragment_of(EntryId(entry_id))
         for bookie_id in write_set(metadata, fragment, entry_id):
             wanted.setdefault(bookie_id, []).append(entry_id)
-    up = {each.bookie_id: each.host for each in cluster.bookies if each.bookie_id is not None}
+    up = {
+        bookie.bookie_id: bookie.host for bookie in cluster.bookies if bookie.bookie_id is not None
+    }
     count = 0
     for bookie_id, entry_ids in wanted.items():
         host = up.get(bookie_id)
@@ -186,9 +188,9 @@ async def check_replicated(cluster: Cluster) -> None:
 async def _short(cluster: Cluster, pool: BookiePool) -> list[str]:
     """Return what is missing, for each ledger and bookie."""
     sound = {
-        str(each.bookie_id)
-        for each in cluster.bookies
-        if each.is_registered and cluster.is_sound(str(each.bookie_id))
+        str(bookie.bookie_id)
+        for bookie in cluster.bookies
+        if bookie.is_registered and cluster.is_sound(str(bookie.bookie_id))
     }
     found: list[str] = []
     for model in list(cluster.model.ledgers.values()):
@@ -198,7 +200,7 @@ async def _short(cluster: Cluster, pool: BookiePool) -> list[str]:
         for bookie_id, entries in _missing(cluster, model, ledger, sound).items():
             await _note_listed(cluster, pool, ledger, bookie_id)
             held = cluster.model.held.get((bookie_id, ledger.ledger_id), {})
-            if lacking := [each for each in entries if each not in held]:
+            if lacking := [entry for entry in entries if entry not in held]:
                 found.append(f"{bookie_id} lacks {lacking} of ledger {ledger.ledger_id}")
     return found
 
@@ -231,7 +233,7 @@ def _missing(
         if range_of(ledger.lost, EntryId(entry_id)) is not None:
             continue
         holders = cluster.model.copies(model, ledger, entry_id)
-        if not any(each in sound for each in holders):
+        if not any(holder in sound for holder in holders):
             continue
         for bookie_id in write_set(ledger, fragment_of(ledger, entry_id), entry_id):
             if bookie_id in sound and bookie_id not in holders:

@@ -150,14 +150,14 @@ def _is_step_of_a_copy(old: Fragment, new: Fragment) -> bool:
         return False
     if old.ensemble == new.ensemble:
         return len({*old.incoming} ^ {*new.incoming}) == 1
-    joined = [each for each in new.ensemble if each not in old.ensemble]
-    left = [each for each in old.ensemble if each not in new.ensemble]
+    joined = [bookie for bookie in new.ensemble if bookie not in old.ensemble]
+    left = [bookie for bookie in old.ensemble if bookie not in new.ensemble]
     if len(joined) != 1 or len(left) > 1 or joined[0] not in old.incoming:
         return False
-    is_in_place = [each for each in new.ensemble if each not in joined] == [
-        each for each in old.ensemble if each not in left
+    is_in_place = [bookie for bookie in new.ensemble if bookie not in joined] == [
+        bookie for bookie in old.ensemble if bookie not in left
     ]
-    unmarked = tuple(each for each in old.incoming if each not in joined)
+    unmarked = tuple(bookie for bookie in old.incoming if bookie not in joined)
     return is_in_place and new.incoming == unmarked
 
 
@@ -192,8 +192,8 @@ class MembersChecker(Checker):
         if len(members) < len(before.last_fragment.ensemble) and len(in_sync) < least:
             self.report(f"{where} shrank, and only {in_sync} are in sync: {now.fragments}")
         for old, new in zip(before.fragments[:-1], now.fragments, strict=False):
-            ousted = [each for each in old.ensemble if each not in new.ensemble]
-            if any(each in members for each in ousted):
+            ousted = [bookie for bookie in old.ensemble if bookie not in new.ensemble]
+            if any(bookie in members for bookie in ousted):
                 self.report(f"{where}: {ousted} left the fragment at {old.first_entry_id}")
 
 
@@ -318,7 +318,7 @@ class SwapsChecker(Checker):
         now = ledger.metadata
         if before is None or now is None or before.fragments == now.fragments:
             return
-        fragments = {each.first_entry_id: each for each in now.fragments}
+        fragments = {fragment.first_entry_id: fragment for fragment in now.fragments}
         for old, last in _closed(before):
             new = fragments.get(old.first_entry_id)
             entered = [] if new is None else [b for b in new.ensemble if b not in old.ensemble]
@@ -455,9 +455,10 @@ class UncleanChecker(Checker):
         ends = [part.first_entry_id for part in now.given_up[1:]]
         for part, end in zip(now.given_up, [*ends, ENTRY_ID_MAX + 1], strict=True):
             holders = [
-                each
-                for each in part.ensemble
-                if self._is_sound(str(each)) and self._holds(each, ledger, part.first_entry_id, end)
+                bookie
+                for bookie in part.ensemble
+                if self._is_sound(str(bookie))
+                and self._holds(bookie, ledger, part.first_entry_id, end)
             ]
             if holders:
                 self.report(f"{where} gave up {part}, and {holders} could have been asked")

@@ -80,8 +80,8 @@ class BrokerNode(Node):
 
     def epoch_led(self, place: tuple[str, int]) -> int:
         """Return the epoch in which the process leads a partition now, -1 if it does not."""
-        led = [each for each in self.logs() if (each.topic, each.key.partition) == place]
-        return max((each.leader_epoch for each in led), default=-1)
+        led = [log for log in self.logs() if (log.topic, log.key.partition) == place]
+        return max((log.leader_epoch for log in led), default=-1)
 
     @override
     async def _main(self) -> None:

@@ -204,7 +204,7 @@ async def _sync(member: _Member, joined: JoinGroupResponse) -> None:
     checked(response.error_code)
     member.generation = membership.epoch = joined.generation_id
     tag, _, parts = bytes(response.assignment).decode().partition("|")
-    assigned = [int(each) for each in parts.split(",") if each]
+    assigned = [int(part) for part in parts.split(",") if part]
     cluster.model.note("synced", f"{membership.name} {member.generation} {tag} {assigned}")
     if tag:
         cluster.holdings.note_synced(CLASSIC_GROUP, membership, before, tag, assigned)
@@ -218,7 +218,7 @@ def _assignments(
     if joined.leader != member.member_id or not joined.members:
         return []
     member.attempts += 1
-    ids = [each.member_id for each in joined.members]
+    ids = [response_member.member_id for response_member in joined.members]
     member.rng.shuffle(ids)
     count = member.node.topics.topics_plan.group_topic.partitions
     tag = f"{member.membership.name}.{member.node.starts}.{member.attempts}"

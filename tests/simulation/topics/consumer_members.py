@@ -150,7 +150,7 @@ async def _beat(member: _Member) -> None:
     if response.assignment is not None:
         rows = response.assignment.topic_partitions
         member.topic_id = rows[0].topic_id if rows else member.topic_id
-        member.assigned = sorted(each for row in rows for each in row.partitions)
+        member.assigned = sorted(partition for row in rows for partition in row.partitions)
         is_slow = member.rng.random() < plan.slow_share
         factor = SLOW_FACTOR * member.rng.random() if is_slow else 0.0
         member.gives_back_at_s = cluster.loop.now_s + factor * member.membership.rebalance_s

@@ -108,12 +108,12 @@ async def _listed(store: MemoryMetadataStore) -> dict[str, _Listed]:
             except NodeNotFoundError:
                 continue
             start = held.log_start_offset
-            kept = [each for each in segments if not each.is_below(start)]
-            needed = tuple(each.ledger_id for each in segments[-1:] if record.is_internal) or tuple(
-                each.ledger_id for each in kept
-            )
+            kept = [segment for segment in segments if not segment.is_below(start)]
+            needed = tuple(
+                segment.ledger_id for segment in segments[-1:] if record.is_internal
+            ) or tuple(segment.ledger_id for segment in kept)
             found[f"{key.topic_id.hex()}/{partition}"] = _Listed(
-                held.leader_epoch, tuple(each.ledger_id for each in segments), needed
+                held.leader_epoch, tuple(segment.ledger_id for segment in segments), needed
             )
     return found
 
@@ -270,15 +270,15 @@ def _check_committed(
 
 def _check_transactions(history: History, visible: dict[bytes, None]) -> None:
     for transaction in history.transactions:
-        told = [each for each in transaction.records if each.is_acknowledged]
-        kept = [each for each in told if history.log(each.place).start == 0]
-        shown = [each for each in kept if each.value in visible]
+        told = [record for record in transaction.records if record.is_acknowledged]
+        kept = [record for record in told if history.log(record.place).start == 0]
+        shown = [record for record in kept if record.value in visible]
         is_committed = transaction.outcome is Outcome.COMMITTED or bool(transaction.seen)
         is_aborted = transaction.outcome in (Outcome.OPEN, Outcome.ABORTED)
         if is_aborted and shown:
             text = f"{transaction.name} was aborted, and {shown[0].value!r} is visible"
             history.report("atomic", shown[0].place, text)
         elif (is_committed or shown) and len(shown) < len(kept):
-            missing = next(each for each in kept if each.value not in visible)
+            missing = next(record for record in kept if record.value not in visible)
             text = f"{transaction.name} was committed, and {missing.value!r} is not visible"
             history.report("atomic", missing.place, text)

@@ -179,13 +179,13 @@ class History:
         The request goes to the leader of `epoch` if one is given.
         """
         said, log = self._said(place, leader), self.log(place)
-        earlier = [each for number, each in log.by_epoch.items() if number <= epoch]
+        earlier = [ends for number, ends in log.by_epoch.items() if number <= epoch]
         return Known(
             log.end,
             said.end,
             said.start,
-            max((each.end for each in earlier), default=0),
-            max((each.start for each in earlier), default=0),
+            max((ends.end for ends in earlier), default=0),
+            max((ends.start for ends in earlier), default=0),
         )
 
     def _said(self, place: Place, leader: Leader) -> Ends:
@@ -324,21 +324,21 @@ class History:
         if len(data) != header.size_bytes or checksum(data) != header.crc:
             self.report("damaged", place, f"{who} got a damaged batch at {header.base_offset}")
             return
-        for each in parse_records(data, bytes_max=RECORDS_BYTES_MAX):
-            value = each.value or b""
+        for parse_record in parse_records(data, bytes_max=RECORDS_BYTES_MAX):
+            value = parse_record.value or b""
             record = self.records.get(value)
             if record is None or record.place != place:
                 self.report(
                     "inconsistent", place, f"{who} got {value!r}, which no client sent here"
                 )
                 continue
-            self._note_offset(who, place, each.offset, header.leader_epoch, value)
-            record.offset = each.offset
-            elsewhere = self.log(place).places.setdefault(value, each.offset)
-            if elsewhere != each.offset and record.is_unique:
-                text = f"{value!r} is at {elsewhere} and at {each.offset}"
+            self._note_offset(who, place, parse_record.offset, header.leader_epoch, value)
+            record.offset = parse_record.offset
+            elsewhere = self.log(place).places.setdefault(value, parse_record.offset)
+            if elsewhere != parse_record.offset and record.is_unique:
+                text = f"{value!r} is at {elsewhere} and at {parse_record.offset}"
                 self.report("duplicate", place, text)
-            yield Seen(each.offset, header.leader_epoch, record)
+            yield Seen(parse_record.offset, header.leader_epoch, record)
 
     def _note_marker(self, who: str, place: Place, header: RecordBatchHeader, data: bytes) -> None:
         kind, _ = read_control(data)

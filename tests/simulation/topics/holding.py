@@ -86,7 +86,7 @@ class GroupHoldings:
 
     def answering(self, host: str) -> int:
         """Return the epoch of the coordinator that answers on a host, -1 if there is none."""
-        return max((each.epoch for each in self.loads if each.host == host), default=-1)
+        return max((load.epoch for load in self.loads if load.host == host), default=-1)
 
 
 class Holdings:

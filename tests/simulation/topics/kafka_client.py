@@ -299,14 +299,14 @@ class KafkaClient:
         response = await self.ask(broker, ApiKey.METADATA, METADATA_VERSION, request)
         assert isinstance(response, MetadataResponse)
         found = ""
-        for each in response.topics:
-            apart = named_apart(each.name or "", each.topic_id)
-            for row in each.partitions:
-                for name in (each.name or "", apart):
+        for response_topic in response.topics:
+            apart = named_apart(response_topic.name or "", response_topic.topic_id)
+            for row in response_topic.partitions:
+                for name in (response_topic.name or "", apart):
                     self._learn(name, row)
-            if each.name == name_of(topic) and not each.error_code:
+            if response_topic.name == name_of(topic) and not response_topic.error_code:
                 found = apart
-                self.topic_ids[apart] = each.topic_id
+                self.topic_ids[apart] = response_topic.topic_id
         return found
 
     def _learn(

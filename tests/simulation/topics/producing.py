@@ -99,7 +99,7 @@ class PartitionSender:
             self._node.topics.history.send(record)
             sent.append(record)
         now_ms = self._node.wall_clock_ms()
-        records = [Record(n, now_ms, None, each.value) for n, each in enumerate(sent)]
+        records = [Record(n, now_ms, None, sent_record.value) for n, sent_record in enumerate(sent)]
         producer = Producer()
         if self.identity.producer_id >= 0:
             producer = Producer(self.identity.producer_id, self.identity.epoch, self._sequence)
@@ -270,7 +270,7 @@ async def produce_carelessly(node: KafkaNode, client: KafkaClient, rng: random.R
     acks = rng.choice((0, 1))
     places = node.topics.partitions()
     works = [_Careless(node, client, random.Random(rng.random()), place) for place in places]
-    await asyncio.gather(*(each.run(acks) for each in works))
+    await asyncio.gather(*(work.run(acks) for work in works))
 
 
 class _Careless:
@@ -350,7 +350,10 @@ class _Careless:
             cluster.history.send(record)
             sent.append(record)
         now_ms = self._node.wall_clock_ms()
-        lines = [Record(number, now_ms, None, each.value) for number, each in enumerate(sent)]
+        lines = [
+            Record(number, now_ms, None, sent_record.value)
+            for number, sent_record in enumerate(sent)
+        ]
         return sent, bytes(build_batch(lines))
 
     def _body(self, data: bytes, acks: int) -> bytes:

@@ -55,14 +55,14 @@ class TopicCluster(Cluster):
     @property
     def topic_names(self) -> list[str]:
         """Topics of the run."""
-        return [each.name for each in self.topics_plan.topics]
+        return [topic.name for topic in self.topics_plan.topics]
 
     def partitions(self) -> list[tuple[str, int]]:
         """Return every partition of the topics."""
         return [
-            (each.name, number)
-            for each in self.topics_plan.topics
-            for number in range(each.partitions)
+            (topic.name, number)
+            for topic in self.topics_plan.topics
+            for number in range(topic.partitions)
         ]
 
     def topic_of_group(self, group_id: str) -> str:

@@ -92,10 +92,10 @@ class TopicFaults(FaultsByRate):
 
     def _broker(self) -> BrokerNode:
         """Return a broker; one that leads many partitions is more likely."""
-        running = [each for each in self._cluster.brokers if each.is_serving]
+        running = [broker for broker in self._cluster.brokers if broker.is_serving]
         if not running:
             return self._rng.choice(self._cluster.brokers)
-        return self._rng.choices(running, [1 + each.led_count for each in running])[0]
+        return self._rng.choices(running, [1 + node.led_count for node in running])[0]
 
     async def _kill_broker(self) -> None:
         self._kill(self._broker())
@@ -153,7 +153,7 @@ class TopicFaults(FaultsByRate):
         if self._rng.random() < 0.5:
             self._begin(self._kill_now(broker))
             return
-        pairs = _both_ways(broker.host, [each.host for each in self._cluster.bookies])
+        pairs = _both_ways(broker.host, [bookie.host for bookie in self._cluster.bookies])
         self._begin(self._cut_pairs(pairs, self._stall()))
 
     def suspend_midway(self, broker: BrokerNode, seconds: float) -> None:
@@ -177,7 +177,7 @@ class TopicFaults(FaultsByRate):
         it.
         """
         broker = self._broker()
-        hosts = [each.host for each in self._cluster.brokers if each is not broker]
+        hosts = [node.host for node in self._cluster.brokers if node is not broker]
         store = broker.store
         if store is not None:
             store.suspend()
@@ -189,10 +189,10 @@ class TopicFaults(FaultsByRate):
     async def _isolate_broker(self) -> None:
         """Cut a broker off from all hosts or from all bookies, in one direction or both."""
         broker = self._broker()
-        hosts = [each.host for each in self._cluster.bookies]
+        hosts = [bookie.host for bookie in self._cluster.bookies]
         if self._rng.random() < 0.5:
-            hosts += [each.host for each in (*self._cluster.brokers, *self._cluster.users)]
-        pairs = _both_ways(broker.host, [each for each in hosts if each != broker.host])
+            hosts += [user.host for user in (*self._cluster.brokers, *self._cluster.users)]
+        pairs = _both_ways(broker.host, [host for host in hosts if host != broker.host])
         way = self._rng.choice((0, 1, None))
         chosen = pairs if way is None else pairs[way::2]
         await self._cut_pairs(chosen, self._stall())
@@ -231,7 +231,7 @@ class TopicFaults(FaultsByRate):
 
     async def _isolate_bookie(self) -> None:
         host = self._bookie().host
-        brokers = [each.host for each in self._cluster.brokers]
+        brokers = [broker.host for broker in self._cluster.brokers]
         seconds = self._stall()
         await self._cut_pairs(_both_ways(host, brokers), seconds)
 
@@ -333,7 +333,7 @@ class MidwayFaults:
 
 def _broker_of(faults: TopicFaults) -> BrokerNode:
     """Return the broker whose process runs now."""
-    return next(each for each in faults.brokers if each.host == HOST.get())
+    return next(broker for broker in faults.brokers if broker.host == HOST.get())
 
 
 class _TornWriter:

@@ -157,7 +157,7 @@ class _Run:
         cluster, model = self._cluster, self._model
         return Result(
             seed=self._plan.seed,
-            violations=tuple(str(each) for each in model.violations),
+            violations=tuple(str(violation) for violation in model.violations),
             messages=model.message_count,
             metadata_messages=0 if cluster is None else cluster.store_faults.message_count,
             simulated_s=now_s,
@@ -191,7 +191,7 @@ class _Run:
             return
         users = cluster.users
         if not await cluster.wait_until(lambda: not any(u.is_running for u in users), FINISH_S_MAX):
-            stuck = [each.host for each in users if each.is_running]
+            stuck = [node.host for node in users if node.is_running]
             self._model.report("liveness", f"{', '.join(stuck)} cannot finish")
             return
         await read_everything(cluster, "last reader")
@@ -210,7 +210,7 @@ class _Run:
         bookies, brokers = cluster.bookies, cluster.brokers
         for bookie in bookies:
             bookie.start()
-        await cluster.wait_until(lambda: all(each.is_serving for each in bookies), START_S_MAX)
+        await cluster.wait_until(lambda: all(node.is_serving for node in bookies), START_S_MAX)
         for broker in brokers:
             broker.start()
         if not await cluster.wait_until(lambda: all(b.is_serving for b in brokers), START_S_MAX):
@@ -251,8 +251,8 @@ class _Run:
                     broker, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, request
                 )
                 assert isinstance(response, CreateTopicsResponse)
-                errors = [each.error_code for each in response.topics]
-                self._model.note("create", str([each.error_message for each in response.topics]))
+                errors = [topic.error_code for topic in response.topics]
+                self._model.note("create", str([topic.error_message for topic in response.topics]))
                 if all(code in (0, TOPIC_EXISTS) for code in errors):
                     client.close()
                     return True

@@ -60,8 +60,8 @@ class DayReport:
             "sha256": self.digest,
             "kills": len(self.kills),
             "moments": {
-                "copy": Counter(each.copy.moment for each in self.kills),
-                "table": Counter(each.table.moment for each in self.kills),
+                "copy": Counter(kill.copy.moment for kill in self.kills),
+                "table": Counter(kill.table.moment for kill in self.kills),
             },
             "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
             "differences": self.differences,
@@ -153,7 +153,7 @@ class Day:
         path = str(self._directory / "archive")
         chains = {name: ledgers_of_chain(client, name) for name in (names.LINES, names.COPY)}
         with self._timed("archive"):
-            ids = [each for ledger_ids in chains.values() for each in ledger_ids]
+            ids = [ledger_id for ledger_ids in chains.values() for ledger_id in ledger_ids]
             done = archive(self._spark, self._metadata, path, ids)
             report.archived_ledgers = done.ledger_count
         for name, ledger_ids in chains.items():
@@ -163,7 +163,7 @@ class Day:
             with self._timed("compare restored"):
                 if set(ledgers_of_chain(client, again)) != set(restored.values()):
                     report.differences.append(f"{again}: it has other ledgers than were restored")
-                new_ids = [restored[each] for each in ledger_ids]
+                new_ids = [restored[ledger_id] for ledger_id in ledger_ids]
                 found = contents_of_ledgers(client, new_ids)
                 report.differences += line_differences(again, expected, found)
 

@@ -25,7 +25,7 @@ def test_a_short_day_loses_repeats_and_changes_no_line(
     assert report.differences == []
     assert report.lines == 20_001
     assert report.windows == 21
-    hit = [each.copy.moment for each in report.kills]
+    hit = [kill.copy.moment for kill in report.kills]
     assert hit == [Moment.BEFORE_PUBLICATION, Moment.BEFORE_RECORD]
 
 

@@ -102,7 +102,7 @@ class LoginWorld:
 
 
 def credentials(password: str, seed: int = 4) -> list[ScramCredential]:
-    return [new_credential(each, password, Random(seed)) for each in ScramMechanism]
+    return [new_credential(mechanism, password, Random(seed)) for mechanism in ScramMechanism]
 
 
 async def stores(client: WireClient, first: int = 0) -> bool:

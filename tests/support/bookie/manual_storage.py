@@ -305,7 +305,7 @@ class ManualStorage(BookieStorage, LedgerReads):
 
     @override
     async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
-        page = [each for each in self.ledger_ids() if each > after]
+        page = [ledger_id for ledger_id in self.ledger_ids() if ledger_id > after]
         return (page, None) if len(page) <= limit else (page[:limit], page[limit - 1])
 
     @override
@@ -314,7 +314,7 @@ class ManualStorage(BookieStorage, LedgerReads):
 
     @override
     async def find_held(self, ledger_ids: list[LedgerId]) -> list[LedgerId]:
-        return [each for each in ledger_ids if each in self._kept]
+        return [ledger_id for ledger_id in ledger_ids if ledger_id in self._kept]
 
     @property
     @override
@@ -356,7 +356,7 @@ class ManualStorage(BookieStorage, LedgerReads):
 
     @override
     def statistics(self) -> StorageStatistics:
-        zeros = dict.fromkeys((each.name for each in fields(StorageStatistics)), 0)
+        zeros = dict.fromkeys((one_field.name for one_field in fields(StorageStatistics)), 0)
         return StorageStatistics(**zeros)  # type: ignore[arg-type]  # 0 is false
 
     @property

@@ -102,7 +102,7 @@ class QuotaClient:
     async def send_together(self, requests: Sequence[Request]) -> list[int]:
         """Send requests in one piece; return their ids."""
         first = self._last_id + 1
-        await self.deliver(b"".join(self.frame_of(each) for each in requests))
+        await self.deliver(b"".join(self.frame_of(request) for request in requests))
         return list(range(first, self._last_id + 1))
 
     async def answer(self, request_id: int) -> Reply | Entries:

@@ -29,8 +29,8 @@ class World:
 
     async def client(self, principal: str, *ledgers: int) -> WireClient:
         client, _ = await self.greet(principal)
-        for each in ledgers:
-            client.attach(each)
+        for ledger in ledgers:
+            client.attach(ledger)
         return client
 
     async def greet(

@@ -116,8 +116,8 @@ class Admin:
         answer = await self.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
         assert answer.results[0].error_code == 0
         return {
-            each.name: (each.value, each.read_only, each.config_source)
-            for each in answer.results[0].configs
+            config.name: (config.value, config.read_only, config.config_source)
+            for config in answer.results[0].configs
         }
 
     async def step(

@@ -154,11 +154,11 @@ class Driver:
         leader = self.group.roster.leader_id
         assert leader is not None
         instances = {m: self.group.roster.members[m].instance_id for m in members}
-        given = {each: each.encode() for each in members}
+        given = {member: member.encode() for member in members}
         self.sync(leader, assignments=given, instance=instances[leader])
-        for each in members:
-            if each != leader:
-                self.sync(each, instance=instances[each])
+        for member in members:
+            if member != leader:
+                self.sync(member, instance=instances[member])
 
     def _waiter(self) -> Waiter:
         self._count += 1

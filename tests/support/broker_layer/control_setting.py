@@ -191,10 +191,10 @@ class Broker:
 
     def leaders(self, topic: str) -> list[int]:
         record = self.view.topics.get(topic)
-        return [] if record is None else [each.leader for each in record.partitions]
+        return [] if record is None else [partition.leader for partition in record.partitions]
 
     def epochs(self, topic: str) -> list[int]:
-        return [each.leader_epoch for each in self.view.topics[topic].partitions]
+        return [partition.leader_epoch for partition in self.view.topics[topic].partitions]
 
     def leads(self, topic: str, partition: int = 0) -> bool:
         held = self.manager._assigned.get(topic, {}).get(partition)

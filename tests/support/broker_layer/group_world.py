@@ -185,5 +185,5 @@ async def open_world(
 
 def errors_of(topics: Iterable[object]) -> Iterator[int]:
     for topic in topics:
-        for each in topic.partitions:  # type: ignore[attr-defined]
-            yield each.error_code
+        for partition in topic.partitions:  # type: ignore[attr-defined]
+            yield partition.error_code

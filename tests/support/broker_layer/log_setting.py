@@ -116,8 +116,8 @@ async def values(
             header = read_header(data)
             if not header.is_control:
                 found += [
-                    (each.offset, each.value or b"")
-                    for each in parse_records(data, bytes_max=1 << 20)
+                    (record.offset, record.value or b"")
+                    for record in parse_records(data, bytes_max=1 << 20)
                 ]
             offset = header.last_offset + 1
 

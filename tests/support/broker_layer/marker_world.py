@@ -69,7 +69,7 @@ class _Remote:
     ) -> list[ErrorCode]:
         world = self._world
         world.requests.append((address.broker_id, len(markers)))
-        world.written += [(address.broker_id, *each) for each in markers]
+        world.written += [(address.broker_id, *marker) for marker in markers]
         await asyncio.sleep(world.answer_delay_s)
         codes = [world.next_code(partition) for partition, _ in markers]
         known = [code for code in codes if code is not None]

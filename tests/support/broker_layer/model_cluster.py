@@ -84,13 +84,17 @@ class Cluster:
 
     async def stored_count(self, topic: str) -> int:
         gone = self.deleted
-        there = [each for each in self.partitions if each.topic == topic and each not in gone]
-        return max((each.partition + 1 for each in there), default=0)
+        there = [
+            partition
+            for partition in self.partitions
+            if partition.topic == topic and partition not in gone
+        ]
+        return max((partition.partition + 1 for partition in there), default=0)
 
     async def move_state(self, number: int, *, is_graceful: bool) -> None:
         """Move coordination to another broker; the old one may not notice it for a while."""
         old = self.state_leaders[number]
-        choices = [each.number for each in self.brokers if each.number != old] or [old]
+        choices = [broker.number for broker in self.brokers if broker.number != old] or [old]
         leader = self.rng.choice(choices)
         if old >= 0 and (is_graceful or leader == old):
             await self.brokers[old].coordinator.resign(number)

@@ -21,7 +21,7 @@ def refusal_of(settings: Mapping[str, object]) -> str:
     watched: dict[str, Any] = {**settings, "error_cb": seen.append, "log_level": 0}
     client = AdminClient(watched)
     deadline = time.monotonic() + WAIT_S
-    while KafkaError._ALL_BROKERS_DOWN not in [each.code() for each in seen]:
+    while KafkaError._ALL_BROKERS_DOWN not in [kafka_error.code() for kafka_error in seen]:
         assert time.monotonic() < deadline, f"not refused: {seen}"
         client.poll(POLL_S)
-    return " ".join(str(each) for each in seen)
+    return " ".join(str(kafka_error) for kafka_error in seen)

@@ -85,11 +85,11 @@ def fetch_body(version: int, ask: Ask) -> bytes:
         rows = [
             kind.FetchPartition(
                 partition=index,
-                fetch_offset=each.offset,
-                partition_max_bytes=each.bytes_max,
-                current_leader_epoch=each.leader_epoch,
+                fetch_offset=wanted.offset,
+                partition_max_bytes=wanted.bytes_max,
+                current_leader_epoch=wanted.leader_epoch,
             )
-            for index, each in partitions.items()
+            for index, wanted in partitions.items()
         ]
         if isinstance(name, str):
             topic = kind(topic=name, partitions=rows)

@@ -89,7 +89,7 @@ class WrittenLog:
         entries = self.ledgers[ledger_id]
         data = entries[state_entry_id]
         state = PartitionState.from_state_entry(data, ledger_id, EntryId(state_entry_id))
-        later = [each for each in self.ledgers if each > ledger_id]
+        later = [ledger for ledger in self.ledgers if ledger > ledger_id]
         replay(state, entries[state_entry_id + 1 :], state_entry_id + 1)
         for each in later:
             state.begin_ledger(each)

@@ -59,9 +59,9 @@ class RunningGateway:
         self, principal: str = ROOT, *others: "RunningGateway", session_timeout_s: float = 6.0
     ) -> GatewayMetadataStore:
         """Open a client with a principal; `others` are gateways that it may use too."""
-        for each in (self, *others):
-            each.principals[:] = [principal]
-        hosts = ",".join(f"{each.host}:{each.port}" for each in (self, *others))
+        for other in (self, *others):
+            other.principals[:] = [principal]
+        hosts = ",".join(f"{other.host}:{other.port}" for other in (self, *others))
         store = await open_store(
             f"gateway://{hosts}", rng=random.Random(1), session_timeout_s=session_timeout_s
         )

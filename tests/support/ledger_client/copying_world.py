@@ -75,8 +75,8 @@ class Bookies(MemoryBookies):
         data = bytearray(batch.data)
         data[-1] ^= 1
         damaged = BatchView(data)
-        for each in range(batch.header.first_entry_id, batch.header.last_entry_id + 1):
-            entries[each] = (damaged, entries[each][1])
+        for number in range(batch.header.first_entry_id, batch.header.last_entry_id + 1):
+            entries[number] = (damaged, entries[number][1])
 
 
 class Forgetful(MemoryBookie):

@@ -48,7 +48,7 @@ def payload(number: int) -> bytes:
 
 
 def payloads(first: int, count: int) -> list[bytes]:
-    return [payload(each) for each in range(first, first + count)]
+    return [payload(number) for number in range(first, first + count)]
 
 
 def length(stop: int) -> int:

@@ -233,7 +233,7 @@ class MemoryBookies:
             raise BookieCallError(bookie_id, "as the test wants", status=Status.UNKNOWN)
         if not bookie.entries and not bookie.is_limbo:
             return EntryRanges(Status.NO_SUCH_LEDGER, (), complete=True)
-        held = [(each, each) for each in bookie.entries if each >= request.first_entry_id]
+        held = [(entry, entry) for entry in bookie.entries if entry >= request.first_entry_id]
         return EntryRanges(Status.OK, tuple(merged(held)), complete=True)
 
     async def wait_lac(self, bookie_id: BookieId, request: WaitLac, *, timeout_s: float) -> Entries:

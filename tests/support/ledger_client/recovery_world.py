@@ -65,7 +65,9 @@ class World(LedgerWorld[MemoryBookies]):
         return metadata
 
     def copies(self, entry_id: int) -> str:
-        return "".join(b for b, each in self.bookies.bookies.items() if entry_id in each.entries)
+        return "".join(
+            b for b, bookie in self.bookies.bookies.items() if entry_id in bookie.entries
+        )
 
 
 def run(

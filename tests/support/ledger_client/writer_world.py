@@ -44,9 +44,9 @@ class WriterBookies(Bookies):
         self._unavailable = Callbacks[BookieId, CallFailure, str]()
 
     def add_to(self, bookie_ids: Iterable[BookieId], add: PendingAdd) -> None:
-        for each in bookie_ids:
+        for bookie_id in bookie_ids:
             first, sink = add.first_entry_id, add.sink
-            self.add(each, add.ledger_id, add.batch, first, recovery=add.recovery, sink=sink)
+            self.add(bookie_id, add.ledger_id, add.batch, first, recovery=add.recovery, sink=sink)
 
     def on_unavailable(self, callback: Callable[[BookieId, CallFailure, str], None]) -> Cancel:
         return self._unavailable.add(callback)

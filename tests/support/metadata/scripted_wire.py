@@ -166,7 +166,7 @@ def parse_multi(fields: Fields) -> list[Operation]:
 
 def multi_results(operations: list[Operation], results: list[bytes]) -> bytes:
     """Return the answer to a multi that was applied."""
-    numbers = [NUMBERS[type(each)] for each in operations]
+    numbers = [NUMBERS[type(operation)] for operation in operations]
     headers = [struct.pack("!iBi", number, 0, 0) for number in numbers]
     return _joined(headers, results)
 
@@ -174,7 +174,7 @@ def multi_results(operations: list[Operation], results: list[bytes]) -> bytes:
 def multi_errors(operations: list[Operation], error: MetadataError) -> bytes:
     """Return the answer to a multi that failed."""
     failing = ERRORS[type(error)]
-    codes = [failing if _paths_match(each, error) else ROLLED_BACK for each in operations]
+    codes = [failing if _paths_match(operation, error) else ROLLED_BACK for operation in operations]
     headers = [struct.pack("!iBi", -1, 0, code) for code in codes]
     return _joined(headers, [struct.pack("!i", code) for code in codes])
 
@@ -195,7 +195,7 @@ def parse_reads(fields: Fields) -> list[str]:
 
 def read_results(results: list[bytes | MetadataError]) -> bytes:
     """Return the answer to a multiRead."""
-    codes = [0 if isinstance(each, bytes) else ERRORS[type(each)] for each in results]
+    codes = [0 if isinstance(result, bytes) else ERRORS[type(result)] for result in results]
     headers = [struct.pack("!iBi", -1 if code else GET, 0, code) for code in codes]
     return _joined(
         headers,

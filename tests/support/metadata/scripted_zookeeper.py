@@ -95,7 +95,9 @@ class ScriptedZooKeeper:
 
     def has_session(self, session_id: int) -> bool:
         """Return whether a session was last used on a connection of this server."""
-        return any(self.service.is_owner(session_id, each) for each in self._connections)
+        return any(
+            self.service.is_owner(session_id, connection) for connection in self._connections
+        )
 
     async def start(self) -> Self:
         """Start listening."""
@@ -265,7 +267,7 @@ class ScriptedZooKeeper:
     def _children(self, fields: Fields, connection: _Connection) -> bytes:
         path, is_watched = fields.text(), fields.flag()
         stored = self.service.tree.get(path, self._missed)
-        names = [buffer(each.encode()) for each in self.service.tree.children(path, self._missed)]
+        names = [buffer(child.encode()) for child in self.service.tree.children(path, self._missed)]
         if is_watched:
             connection.names[path] = None
         listing = struct.pack("!i", len(names)) + b"".join(names)
@@ -288,9 +290,9 @@ class ScriptedZooKeeper:
             return wire.multi_errors(operations, error)
 
     def _apply(self, operations: list[Operation], connection: _Connection) -> list[bytes]:
-        checked = [each for each in operations if not wire.is_any(each)]
+        checked = [operation for operation in operations if not wire.is_any(operation)]
         self.service.commit(checked, connection.session_id)
-        return [self._result(each) for each in operations]
+        return [self._result(operation) for operation in operations]
 
     def _result(self, operation: Operation) -> bytes:
         match operation:
@@ -306,9 +308,11 @@ class ScriptedZooKeeper:
     def _changed_at(self, path: str) -> wire.ChangedAt:
         """Return the numbers of the last changes of a node and of its children, as seen here."""
         seen = self.service.changes[: self._seen]
-        own = [each.number for each in seen if each.path == path]
+        own = [change.number for change in seen if change.path == path]
         below = [
-            each.number for each in seen if each.alters_children and parent_of(each.path) == path
+            change.number
+            for change in seen
+            if change.alters_children and parent_of(change.path) == path
         ]
         return wire.ChangedAt(max(own, default=0) + 1, max(below, default=0) + 1)
 
@@ -340,24 +344,24 @@ class ScriptedEnsemble:
     @property
     def uri(self) -> str:
         """Metadata URI that names all servers."""
-        return "zk://" + ",".join(each.address for each in self.servers)
+        return "zk://" + ",".join(server.address for server in self.servers)
 
     async def start(self) -> Self:
         """Start all servers."""
-        for each in self.servers:
-            await each.start()
+        for server in self.servers:
+            await server.start()
         return self
 
     async def stop(self) -> None:
         """Stop all servers."""
-        for each in self.servers:
-            await each.stop()
+        for server in self.servers:
+            await server.stop()
 
     def server_of(self, session_id: int) -> ScriptedZooKeeper:
         """Return the server that a session is connected to."""
-        (server,) = (each for each in self.servers if each.has_session(session_id))
+        (server,) = (keeper for keeper in self.servers if keeper.has_session(session_id))
         return server
 
     def others(self, server: ScriptedZooKeeper) -> list[ScriptedZooKeeper]:
         """Return all servers but one."""
-        return [each for each in self.servers if each is not server]
+        return [keeper for keeper in self.servers if keeper is not server]

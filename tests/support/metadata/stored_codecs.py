@@ -99,14 +99,14 @@ def sample_of(codec: Codec[Any]) -> object:
 def _of_class(record: type) -> object:
     hints = get_type_hints(record, include_extras=True)
     if is_dataclass(record):
-        hints = {each.name: hints[each.name] for each in fields(record)}
+        hints = {field.name: hints[field.name] for field in fields(record)}
     return record(**{name: _of_hint(hint) for name, hint in hints.items()})
 
 
 def _of_hint(hint: Any) -> object:
     if get_origin(hint) is Annotated:
         base, *marks = get_args(hint)
-        forms = [each for each in marks if isinstance(each, Form)]
+        forms = [mark for mark in marks if isinstance(mark, Form)]
         return _of_form(forms[0], (_of_hint(base),)) if forms else _of_hint(base)
     if hint in _SAMPLES:
         return _SAMPLES[hint]
@@ -126,10 +126,10 @@ def _of_form(form: Form[Any], samples: tuple[object, ...]) -> object:
         return min(form.high, form.low + 5)
     if isinstance(form, Sized):
         return bytes(form.size)
-    for each in (*samples, *_OTHERS):
+    for sample in (*samples, *_OTHERS):
         try:
-            if form.unpack(form.pack(each)) == each:
-                return each
+            if form.unpack(form.pack(sample)) == sample:
+                return sample
         except (ValueError, TypeError, AttributeError):
             continue
     raise AssertionError(f"no sample is a {form.shown}: add one")

@@ -150,7 +150,7 @@ class ZooKeeperEnsemble:
 
     def uri(self, *members: Member) -> str:
         """Return the metadata URI of some members, without a chroot."""
-        return "zk://" + ",".join(each.address for each in members)
+        return "zk://" + ",".join(member.address for member in members)
 
     def others(self, member: Member) -> list[Member]:
         """Return all members but one."""
@@ -161,7 +161,7 @@ class ZooKeeperEnsemble:
         asked = self.members if among is None else among
         async with asyncio.timeout(START_S):
             while True:
-                modes = await asyncio.gather(*[each.mode() for each in asked])
+                modes = await asyncio.gather(*[member.mode() for member in asked])
                 if "leader" in modes and all(modes):
                     return asked[modes.index("leader")]
                 await asyncio.sleep(POLL_S)

@@ -34,4 +34,8 @@ async def admin_server(answers: Mapping[int, AdminAnswer]) -> AsyncIterator[str]
 
 def complete_list(*ranges: tuple[int, int]) -> AdminAnswer:
     """Return the answer of a bookie that holds these entries."""
-    return lambda _: {"status": "ok", "ranges": [list(each) for each in ranges], "complete": True}
+    return lambda _: {
+        "status": "ok",
+        "ranges": [list(range_) for range_ in ranges],
+        "complete": True,
+    }

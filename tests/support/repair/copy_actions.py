@@ -87,4 +87,4 @@ class Halt:
 
     def process(self, world: World) -> Node:
         """Return the process of repair that came to the action first."""
-        return next(each for each in world.repairers if each.node == self._node)
+        return next(repairer for repairer in world.repairers if repairer.node == self._node)

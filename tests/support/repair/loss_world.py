@@ -43,4 +43,4 @@ class LossWorld(LedgerWorld[MemoryBookies]):
 
 
 def lost_of(ledger: LedgerMetadata) -> list[tuple[int, int]]:
-    return [(each.first_entry_id, each.last_entry_id) for each in ledger.lost]
+    return [(lost_range.first_entry_id, lost_range.last_entry_id) for lost_range in ledger.lost]

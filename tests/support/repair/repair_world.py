@@ -67,8 +67,8 @@ class JobNews:
         tree = self._server.tree
         names = sorted(filter(None, map(job_name_of, tree.children(REPAIR_JOBS))))
         return [
-            JOB_CODEC.unpack("a job", tree.get(JOB_KIND.path(each)).value, name=each)
-            for each in names
+            JOB_CODEC.unpack("a job", tree.get(JOB_KIND.path(name)).value, name=name)
+            for name in names
         ]
 
     def notice(self, change: NodeChange) -> None:
@@ -103,7 +103,7 @@ class World:
 
     def ledgers(self) -> list[LedgerMetadata]:
         known = self.cluster.model.ledgers.values()
-        return [each.metadata for each in known if each.metadata is not None]
+        return [model.metadata for model in known if model.metadata is not None]
 
     def ledger(self, ledger_id: int) -> LedgerMetadata:
         found = self.cluster.model.ledger(LedgerId(ledger_id)).metadata
@@ -111,7 +111,7 @@ class World:
         return found
 
     def is_named(self, bookie_id: str) -> bool:
-        return any(each.names(BookieId(bookie_id)) for each in self.ledgers())
+        return any(ledger.names(BookieId(bookie_id)) for ledger in self.ledgers())
 
     async def wait(self, is_so: Callable[[], bool], within_s: float = LONG_S) -> bool:
         return await self.cluster.wait_until(is_so, within_s)
@@ -128,7 +128,7 @@ class World:
     async def wait_for_job(self, ledger_id: int, state: JobState) -> Job:
         def found() -> list[Job]:
             jobs = self.jobs.published()
-            return [each for each in jobs if each.ledger_id == ledger_id and each.state is state]
+            return [job for job in jobs if job.ledger_id == ledger_id and job.state is state]
 
         assert await self.wait(lambda: bool(found()))
         return found()[0]
@@ -215,7 +215,9 @@ def play_plan(
         ClientNode(cluster, "client", work).start()
         async with asyncio.timeout(STORY_S_MAX):
             await done
-        crashes = [each for each in cluster.model.violations if each.checker == "crash"]
+        crashes = [
+            violation for violation in cluster.model.violations if violation.checker == "crash"
+        ]
         assert not crashes, "the other checkers do not know what a story writes"
 
     try:

@@ -8,16 +8,16 @@ from tests.support.repair.repair_world import World
 
 def end(world: World, *bookie_ids: str) -> None:
     """End bookies for good."""
-    for each in bookie_ids:
-        world.bookie(each).is_wanted = False
-        world.bookie(each).kill(power_off=True)
+    for bookie_id in bookie_ids:
+        world.bookie(bookie_id).is_wanted = False
+        world.bookie(bookie_id).kill(power_off=True)
 
 
 def start_again(world: World, *bookie_ids: str) -> None:
     """Start bookies that were ended."""
-    for each in bookie_ids:
-        world.bookie(each).is_wanted = True
-        world.bookie(each).start()
+    for bookie_id in bookie_ids:
+        world.bookie(bookie_id).is_wanted = True
+        world.bookie(bookie_id).start()
 
 
 def lacks(world: World, ledger: LedgerMetadata) -> dict[str, list[int]]:
@@ -38,12 +38,16 @@ def check_whole(world: World, ledger_id: int) -> None:
     """
     ledger = world.ledger(ledger_id)
     assert lacks(world, ledger) == {}
-    assert not any(each.incoming for each in ledger.fragments), "no mark is left"
-    assert not [each for each in world.cluster.model.violations if each.checker == "swaps"]
+    assert not any(fragment.incoming for fragment in ledger.fragments), "no mark is left"
+    assert not [
+        violation for violation in world.cluster.model.violations if violation.checker == "swaps"
+    ]
 
 
 async def read_from_one(world: World, ledger_id: int, bookie_id: str) -> None:
     """Check that one member has all entries of a ledger of `World.write(1)`: end all others."""
-    others = {each for fragment in world.ledger(ledger_id).fragments for each in fragment.ensemble}
+    others = {
+        bookie for fragment in world.ledger(ledger_id).fragments for bookie in fragment.ensemble
+    }
     end(world, *sorted(others - {BookieId(bookie_id)}))
     await world.read([ledger_id])

@@ -23,7 +23,7 @@ class RenewedFiles:
         self._server = self._new.issue("server")
         self._authorities = directory / "authorities.pem"
         both = (old.files.certificate, self._new.files.certificate)
-        self._authorities.write_bytes(b"".join(each.read_bytes() for each in both))
+        self._authorities.write_bytes(b"".join(path.read_bytes() for path in both))
         self.files = _files(own, self._authorities)
         """What the client was started with."""
 

@@ -37,7 +37,7 @@ def credential(mechanism: ScramMechanism, password: str = PASSWORD) -> ScramCred
     return credential_of(mechanism, salted, SALT, ITERATIONS)
 
 
-CREDENTIALS: Final = {each: credential(each) for each in ScramMechanism}
+CREDENTIALS: Final = {mechanism: credential(mechanism) for mechanism in ScramMechanism}
 
 
 def find(user: str, mechanism: ScramMechanism) -> ScramCredential | None:

@@ -187,4 +187,4 @@ def read_all(source: Followed, start: Offset) -> tuple[Offset, list[EntryRange]]
 
 
 def counts_of(ranges: list[EntryRange]) -> list[tuple[int, int, int]]:
-    return [(each.ledger_id, each.first, each.last) for each in ranges]
+    return [(range_.ledger_id, range_.first, range_.last) for range_ in ranges]

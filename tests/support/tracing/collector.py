@@ -35,10 +35,10 @@ class Collector:
 def attributes_of(message: Any) -> dict[str, str | int]:
     """Return the attributes of a resource or a span."""
     return {
-        each.key: each.value.int_value
-        if each.value.HasField("int_value")
-        else each.value.string_value
-        for each in message.attributes
+        attribute.key: attribute.value.int_value
+        if attribute.value.HasField("int_value")
+        else attribute.value.string_value
+        for attribute in message.attributes
     }
 
 

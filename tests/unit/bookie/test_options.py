@@ -21,10 +21,10 @@ FLAGS = {"data_dir": "/data"}
 def test_defaults_are_within_their_own_bounds() -> None:
     options = BOOKIE.load(None, {}, FLAGS)
     assert options == BookieOptions(data_dir="/data")
-    for name, each in BOOKIE.options.items():
+    for name, option in BOOKIE.options.items():
         again = BOOKIE.load(None, {}, {**FLAGS, name: getattr(options, name)})
         assert again == options
-        assert each.facts.help
+        assert option.facts.help
 
 
 def test_flags_override_the_file_and_the_file_overrides_variables() -> None:
@@ -213,9 +213,9 @@ def test_tables_override_the_shared_defaults() -> None:
     one, two = load_several(TWO, {"QUIRE_BOOKIE_LOG_LEVEL": "debug"}, {"weight": 3})
     assert (one.data_dir, one.port, one.location) == ("/srv/disk1/bookie", 3181, "/eu/r1/default")
     assert (two.data_dir, two.port, two.location) == ("/srv/disk2/bookie", 3182, "/eu/r2/default")
-    for each in (one, two):
-        assert (each.metadata, each.host) == ("zk://zk1:2181/quire", "10.0.0.5")
-        assert (each.log_level, each.weight) == ("debug", 3)
+    for options in (one, two):
+        assert (options.metadata, options.host) == ("zk://zk1:2181/quire", "10.0.0.5")
+        assert (options.log_level, options.weight) == ("debug", 3)
 
 
 def test_single_table_is_not_several() -> None:

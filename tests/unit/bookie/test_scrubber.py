@@ -117,10 +117,10 @@ def test_damage_is_reported_while_nothing_is_checked_and_known_after_a_restart()
         await asyncio.sleep(1)
         running.cancel()
         record = await world.record()
-        assert [each.ledger_id for each in record.bad] == [3]
+        assert [bad_range.ledger_id for bad_range in record.bad] == [3]
         world.storage.bad_ranges.drop(3)
         await world.scrub_for(1)
-        assert [each.ledger_id for each in world.storage.bad_ranges.report()] == [3]
+        assert [bad_range.ledger_id for bad_range in world.storage.bad_ranges.report()] == [3]
         await world.set(scrub_bytes_per_s=10**6, scrub_requested_ms=5)
         await world.scrub_for(5)
         assert (await world.record()).bad == (), "it was read again, and is good"

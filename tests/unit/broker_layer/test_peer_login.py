@@ -126,7 +126,9 @@ async def _answering(*answers: bytes) -> AsyncIterator[PeerAddress]:
         server.close()
         for writer in writers:
             writer.close()
-        await asyncio.gather(*(each.wait_closed() for each in writers), return_exceptions=True)
+        await asyncio.gather(
+            *(stream_writer.wait_closed() for stream_writer in writers), return_exceptions=True
+        )
 
 
 def _answer(body: bytes) -> bytes:

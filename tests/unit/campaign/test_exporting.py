@@ -59,5 +59,5 @@ def test_tokens_and_reads_are_transactions() -> None:
 
 def test_a_campaign_that_lost_a_part_of_a_token_is_rejected() -> None:
     found = Found({0: SpanList([Span("t", 4, 0, 2)])})
-    kinds = {each.kind for each in find_anomalies(transactions_of(facts(), found)).anomalies}
+    kinds = {anomaly.kind for anomaly in find_anomalies(transactions_of(facts(), found)).anomalies}
     assert kinds == {"lost write"}

@@ -31,7 +31,7 @@ EVIDENCE = Evidence(
 
 
 def kinds(history: LedgerHistory, evidence: Evidence) -> set[str]:
-    return {each.kind for each in judge(history, evidence)}
+    return {violation.kind for violation in judge(history, evidence)}
 
 
 def test_a_kept_promise() -> None:

@@ -39,7 +39,7 @@ def spans_of(**partitions: list[Span]) -> dict[int, SpanList]:
 
 
 def kinds(violations: list[Violation]) -> list[str]:
-    return sorted({each.kind for each in violations})
+    return sorted({violation.kind for violation in violations})
 
 
 WHOLE = found(Span(WRITER, 0, 0, 10), Span("p1.0.0", 0, 10, 5), Span(WRITER, 10, 15, 5))
@@ -327,4 +327,4 @@ def test_the_deliberate_bugs_still_fit_the_code(bug: SeededBug) -> None:
 
 
 def test_each_wrong_build_is_known() -> None:
-    assert sorted(each.name for each in WRONG) == sorted(EXPECTED)
+    assert sorted(bug.name for bug in WRONG) == sorted(EXPECTED)

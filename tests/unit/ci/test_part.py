@@ -47,8 +47,8 @@ def ordered(seed: str) -> list[Item]:
 def test_one_long_test_is_first_and_the_others_last() -> None:
     for seed in map(str, range(20)):
         found = ordered(seed)
-        assert [each.is_long for each in found] == [True, *[False] * 10, *[True] * 5]
-        assert [str(each.path) for each in found[1:11]] in (list("aaaaabbbbb"), list("bbbbbaaaaa"))
+        assert [item.is_long for item in found] == [True, *[False] * 10, *[True] * 5]
+        assert [str(item.path) for item in found[1:11]] in (list("aaaaabbbbb"), list("bbbbbaaaaa"))
         assert found == ordered(seed)
     assert len({ordered(str(seed))[0] for seed in range(20)}) > 3
 

@@ -215,8 +215,10 @@ def test_output_is_passed_through_and_its_end_kept(
     program = "for number in range(50): print(number, 'x' * 300)"
     outcome = run(python(f"{program}\nprint()\nraise SystemExit(1)"), soon())
     shown = capfdbinary.readouterr().out
-    assert shown.endswith(b"".join(b"%d %s\n" % (each, b"x" * 300) for each in range(50)) + b"\n")
-    assert [each.split()[0] for each in outcome.end] == [str(each) for each in range(35, 50)]
+    assert shown.endswith(
+        b"".join(b"%d %s\n" % (number, b"x" * 300) for number in range(50)) + b"\n"
+    )
+    assert [each.split()[0] for each in outcome.end] == [str(number) for number in range(35, 50)]
     assert {len(each) for each in outcome.end} == {ci.LINE_CHARACTERS}
 
 
@@ -240,7 +242,7 @@ def test_the_end_of_the_report_says_what_failed_and_why() -> None:
     lines = report([outcome, Outcome(python("", "docs"), True, 1.0)]).splitlines()
     assert lines[-14:] == [
         f"FAILED kafka: {' '.join(stage.command)}",
-        *(f"  {each}" for each in tests[:10]),
+        *(f"  {test}" for test in tests[:10]),
         "  and 2 other tests",
         "  | E  why",
         "  | make: *** Error 1",
@@ -266,4 +268,4 @@ def test_the_report_names_every_stage() -> None:
 def test_every_stage_makes_a_target_of_the_makefile() -> None:
     makefile = (ci.ROOT / "Makefile").read_text()
     commands = [stage.command for stage in ci.stages("ab" * 20, "HEAD")]
-    assert [each[:2] for each in commands if f"\n{each[1]}: " not in makefile] == []
+    assert [command[:2] for command in commands if f"\n{command[1]}: " not in makefile] == []

@@ -41,7 +41,7 @@ def seen(at: float, reads: Elements, by: str = "reader") -> Transaction:
 
 def kinds(order: Elements, *transactions: Transaction) -> set[str]:
     report = find_anomalies(TransactionHistory(transactions, order))
-    return {each.kind for each in report.anomalies}
+    return {anomaly.kind for anomaly in report.anomalies}
 
 
 FIRST = transaction("first", (1, 2), {"x": ["a1", "a2"], "y": ["a3"]})
@@ -189,7 +189,7 @@ def test_planted_errors_are_found() -> None:
     assert find_anomalies(history).anomalies == []
     for kind, expected in (("lost-write", "lost write"), ("aborted-read", "G1a")):
         report = find_anomalies(TRANSACTION_PLANTS[kind](history))
-        assert {each.kind for each in report.anomalies} == {expected}
+        assert {anomaly.kind for anomaly in report.anomalies} == {expected}
         with pytest.raises(NothingToPlantError):
             TRANSACTION_PLANTS[kind](TransactionHistory([], {}))
 

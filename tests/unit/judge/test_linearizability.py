@@ -53,7 +53,7 @@ def read(first: int, start: int, end: int, *values: str, by: str = "r") -> Line:
 
 def judged(program: Path, tmp_path: Path, *lines: Line, limit_s: float = 60.0) -> Verdict:
     path = tmp_path / "operations"
-    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return run_judge(program, path, ledger_s_max=limit_s)
 
 

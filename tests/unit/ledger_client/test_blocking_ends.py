@@ -178,7 +178,7 @@ def test_a_call_beside_a_close_ends(
     background.stop()
     resumed.set()
     caller.join(WAIT_S)
-    assert [type(each) for each in outcomes] == [ClientClosedError]
+    assert [type(outcome) for outcome in outcomes] == [ClientClosedError]
 
 
 def test_work_that_begins_while_the_loop_ends_is_cancelled(background: BackgroundLoop) -> None:
@@ -194,7 +194,7 @@ def test_work_that_begins_while_the_loop_ends_is_cancelled(background: Backgroun
     background.run(asyncio.sleep(0))
     background.stop()
     assert outcome.cancelled()
-    assert [each.cancelled() for each in started] == [True]
+    assert [task.cancelled() for task in started] == [True]
 
 
 def test_a_thread_that_cannot_start_is_tried_again(

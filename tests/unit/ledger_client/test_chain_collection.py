@@ -121,8 +121,8 @@ async def test_a_ledger_that_cannot_be_read_stops_no_list_and_no_collection(
     )
     setting.cluster.clients.append(other)
     assert [info.id async for info in other.list_ledgers()] == [lost.id]
-    found = [each for each in events if isinstance(each, LedgerUnreadable)]
-    assert [each.ledger_id for each in found] == [unreadable.id]
+    found = [event for event in events if isinstance(event, LedgerUnreadable)]
+    assert [ledger_unreadable.ledger_id for ledger_unreadable in found] == [unreadable.id]
     assert "format version 99" in found[0].reason
     setting.now_ms += 10_000
     assert await chain.collect(grace_s=1) == 1
@@ -140,7 +140,7 @@ async def test_the_grace_period_is_by_the_clock_of_the_service(
     chain = client.chain(NAME)
     await chain.create()
     slow = setting.client(ahead_ms=-5_000)
-    young = [await written(each, chain) for each in (client, slow)]
+    young = [await written(ledger_client, chain) for ledger_client in (client, slow)]
     collecting = setting.client(ahead_ms=ahead_ms).chain(NAME)
     setting.now_ms += 900
     assert await collecting.collect(grace_s=1) == 0

@@ -95,7 +95,7 @@ async def test_an_entry_that_no_bookie_takes_ends_the_writer_at_once(cluster: Te
         await writer.aclose()
     changes = [event for event in cluster.events if isinstance(event, EnsembleChanged)]
     assert len(changes) <= 2
-    avoided = [each.bookie_id for each in cluster.events if isinstance(each, BookieQuarantined)]
+    avoided = [event.bookie_id for event in cluster.events if isinstance(event, BookieQuarantined)]
     assert avoided
     assert len(avoided) == len({*avoided}), "once each, however many adds it refused"
     info = await client.ledger_info(writer.id)

@@ -8,8 +8,8 @@ from ledger_client import ClientConfig
 from quire.options import described
 
 OPTIONS = described(ClientConfig)
-NUMBERS = {name: each for name, each in OPTIONS.items() if each.kind in (int, float)}
-MAY_BE_ZERO = [name for name, each in NUMBERS.items() if each.facts.low == 0]
+NUMBERS = {name: option for name, option in OPTIONS.items() if option.kind in (int, float)}
+MAY_BE_ZERO = [name for name, option in NUMBERS.items() if option.facts.low == 0]
 
 
 def test_a_writer_cannot_overrun_the_bound_by_sending_again() -> None:
@@ -31,8 +31,8 @@ def test_one_entry_cannot_overrun_the_bound() -> None:
 
 
 def test_every_field_that_is_no_switch_is_a_number_with_bounds() -> None:
-    assert {each.kind for name, each in OPTIONS.items() if name not in NUMBERS} == {bool}
-    assert all(each.bounds and each.facts.help for each in NUMBERS.values())
+    assert {option.kind for name, option in OPTIONS.items() if name not in NUMBERS} == {bool}
+    assert all(number.bounds and number.facts.help for number in NUMBERS.values())
 
 
 @pytest.mark.parametrize("name", NUMBERS)

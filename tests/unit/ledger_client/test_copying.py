@@ -76,9 +76,9 @@ def test_every_copied_entry_is_read_back_also_under_an_old_mark() -> None:
         await world.change(lambda now: now.with_fragment(0, marked, TOKEN))
         await world.copy()
         read = [
-            each
+            number
             for request in world.bookies["d"].reads
-            for each in range(request.first_entry_id, request.last_entry_id + 1)
+            for number in range(request.first_entry_id, request.last_entry_id + 1)
         ]
         assert read == list(range(40))
 
@@ -128,10 +128,10 @@ def test_only_entries_of_the_position_are_copied() -> None:
     async def scenario(world: World) -> None:
         members = "abcxe"
         for stripe in range(10):
-            to = ",".join(members[(stripe + each) % 5] for each in range(3)).replace("x", "f")
+            to = ",".join(members[(stripe + number) % 5] for number in range(3)).replace("x", "f")
             write(world, 4 * stripe, 4 * stripe + 4, to=to)
         await world.copy(replaces="f")
-        expected = [e for e in range(40) if 3 in [(e // 4 + each) % 5 for each in range(3)]]
+        expected = [e for e in range(40) if 3 in [(e // 4 + number) % 5 for number in range(3)]]
         assert sorted(world.bookies["d"].entries) == expected
         assert world.progress[-1].copied_entries == len(expected)
 
@@ -166,7 +166,7 @@ def test_progress_is_reported_piece_by_piece_and_at_the_end() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
         await world.copy()
-        assert [each.copied_entries for each in world.progress] == [
+        assert [progress.copied_entries for progress in world.progress] == [
             5,
             10,
             15,
@@ -177,8 +177,8 @@ def test_progress_is_reported_piece_by_piece_and_at_the_end() -> None:
             40,
             40,
         ]
-        assert [each.copied_bytes for each in world.progress[:2]] == [length(5), length(10)]
-        assert {each.total_entries for each in world.progress} == {40}
+        assert [progress.copied_bytes for progress in world.progress[:2]] == [length(5), length(10)]
+        assert {progress.total_entries for progress in world.progress} == {40}
 
     run(scenario)
 
@@ -190,7 +190,7 @@ def test_no_more_requests_are_under_way_than_allowed() -> None:
         await world.copy()
         times = [time for time, _, _ in world.bookies.adds]
         # A piece takes two seconds: stored in one, read back in another.
-        assert max(sum(t - 1.99 < each <= t for each in times) for t in times) == 3
+        assert max(sum(t - 1.99 < time <= t for time in times) for t in times) == 3
 
     run(scenario, limits=CopyLimits(64, 3))
 

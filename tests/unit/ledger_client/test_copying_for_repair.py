@@ -52,7 +52,7 @@ def test_a_batch_with_a_mac_is_copied_completely_at_both_ends_of_the_fragment() 
     async def scenario(world: World) -> None:
         without_password(world)
         write(world, 0, 75, per_batch=7)
-        before = [bytes(world.bookies["a"].entries[each][0].data) for each in range(35, 75, 7)]
+        before = [bytes(world.bookies["a"].entries[number][0].data) for number in range(35, 75, 7)]
         after, _ = await world.copy(40)
         assert after.fragments == fragments((0, "abc"), (40, "dbc"))
         assert sent(world) == before, "as the writer made them"
@@ -117,8 +117,8 @@ def test_entries_with_valid_crc_and_other_digests_are_damage() -> None:
             data = build_batch(
                 LEDGER, EntryId(10), EntryId(9), length(10), payloads(10, 5), seed, key
             )
-            for each in range(10, 15):
-                world.bookies[name].entries[each] = (BatchView(data), 0)
+            for number in range(10, 15):
+                world.bookies[name].entries[number] = (BatchView(data), 0)
         with pytest.raises(DigestMismatchError, match="fails its digest"):
             await world.copy()
 

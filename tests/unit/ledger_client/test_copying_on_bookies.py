@@ -80,7 +80,7 @@ async def write_closed(client: LedgerClient, digest: str) -> LedgerId:
     quorum = Quorum(ensemble=2, write=2, ack=2)
     async with client.create_ledger(quorum, digest=digest, password=PASSWORD) as writer:
         for first in range(0, COUNT, 30):
-            await writer.append_many(payload(first + each) for each in range(30))
+            await writer.append_many(payload(first + number) for number in range(30))
     return LedgerId(writer.id)
 
 
@@ -110,16 +110,16 @@ async def test_the_owner_reads_what_repair_copied(cluster: Cluster, digest: str)
     assert master_key == LedgerKeys.of(metadata, PASSWORD).master_key
     keys = LedgerKeys.with_master_key(metadata, master_key)
     ensemble = metadata.fragments[0].ensemble
-    target = next(each for each in cluster.bookies if each not in ensemble)
+    target = next(bookie for bookie in cluster.bookies if bookie not in ensemble)
     after, _ = await copier(services, keys).copy_fragment(
         ledger_id, EntryId(0), target, ensemble[0]
     )
     assert after.fragments[0].ensemble == (target, ensemble[1])
-    for each in ensemble:
-        await cluster.stop(each)
+    for bookie in ensemble:
+        await cluster.stop(bookie)
     async with cluster.client().open_ledger(ledger_id, password=PASSWORD) as reader:
         found = [entry.data async for batch in reader.read(0, COUNT - 1) for entry in batch]
-    assert found == [payload(each) for each in range(COUNT)]
+    assert found == [payload(number) for number in range(COUNT)]
     with pytest.raises(UnauthorizedError):
         await cluster.client().open_ledger(ledger_id, password=b"wrong")
 
@@ -138,7 +138,7 @@ async def test_a_copy_without_entries_needs_no_key_while_the_ledger_is_compared(
     services = await cluster.client()._session.services()
     metadata, _ = await services.ledgers.get(ledger_id, fresh=True)
     ensemble = metadata.fragments[0].ensemble
-    target = next(each for each in cluster.bookies if each not in ensemble)
+    target = next(bookie for bookie in cluster.bookies if bookie not in ensemble)
     services.pool.attach(ledger_id, LedgerKeys.of(metadata, PASSWORD).master_key)
     without = LedgerKeys.with_master_key(metadata, NO_KEY)
     after, _ = await copier(services, without).copy_fragment(

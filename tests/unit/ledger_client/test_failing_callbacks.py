@@ -96,7 +96,7 @@ async def client(
 
 
 def failures(events: list[ClientEvent]) -> list[CallbackFailed]:
-    return [each for each in events if isinstance(each, CallbackFailed)]
+    return [event for event in events if isinstance(event, CallbackFailed)]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_a_policy_that_raises_during_a_change_of_members_ends_nothing(
         assert newest.id in second.members
         assert await second.append(b"2") == 0
     assert len(failures(cluster.events)) == policy.calls
-    assert [each["message"] for each in reports] == ["policy raised"], "logged once"
+    assert [report["message"] for report in reports] == ["policy raised"], "logged once"
 
 
 async def test_an_on_event_that_raises_is_logged_once_for_each_class(cluster: TestCluster) -> None:
@@ -172,7 +172,7 @@ async def test_an_on_event_that_raises_is_logged_once_for_each_class(cluster: Te
     async with client, client.create_ledger(THREE) as writer:
         await writer.append(b"0")
     assert len(seen) > 3
-    assert [each["message"] for each in reports] == ["on_event raised"]
+    assert [report["message"] for report in reports] == ["on_event raised"]
 
 
 async def test_an_on_deleted_that_raises_does_not_end_a_collection(
@@ -188,4 +188,4 @@ async def test_an_on_deleted_that_raises_does_not_end_a_collection(
         raise LookupError(str(ledger_id))
 
     assert await chain.collect(0, on_deleted=fail) == 2
-    assert [each.callback for each in failures(cluster.events)] == ["on_deleted"] * 2
+    assert [failure.callback for failure in failures(cluster.events)] == ["on_deleted"] * 2

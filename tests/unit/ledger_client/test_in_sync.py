@@ -262,7 +262,7 @@ async def test_members_that_left_while_the_writer_was_idle_come_back(cluster: Te
     writer = await cluster.client(spare_after_s=1000.0).create_ledger(THREE_MIN_TWO)
     await writer.append(b"0")
     everybody = set(members(writer))
-    gone = [cluster.bookie(each) for each in members(writer)[:2]]
+    gone = [cluster.bookie(member) for member in members(writer)[:2]]
     await asyncio.sleep(0.3)  # long enough for the writer to have nothing to watch
     for bookie in gone:
         await lose(cluster, bookie.id)

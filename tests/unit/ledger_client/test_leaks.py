@@ -57,9 +57,9 @@ async def test_each_waiter_gets_its_own_error() -> None:
             async with window.turn():
                 raise AssertionError
         seen.append(caught.value)
-    assert len({id(each) for each in [*seen, error]}) == 5
-    assert all(str(each) == str(error) for each in seen)
-    assert all(each.__cause__ is error.__cause__ for each in seen)
+    assert len({id(exception) for exception in [*seen, error]}) == 5
+    assert all(str(exception) == str(error) for exception in seen)
+    assert all(exception.__cause__ is error.__cause__ for exception in seen)
     assert error.__traceback__ is None
 
 

@@ -15,8 +15,8 @@ class LaggingServer(NoFaults):
 
 
 async def ids_found(client: LedgerClient, asked: list[int]) -> list[int | None]:
-    found = [each async for each in client.ledger_infos(asked)]
-    return [None if each is None else each.id for each in found]
+    found = [info async for info in client.ledger_infos(asked)]
+    return [None if ledger_info is None else ledger_info.id for ledger_info in found]
 
 
 async def test_a_ledger_that_a_lagging_server_does_not_have_yet_is_not_missing() -> None:

@@ -44,8 +44,8 @@ class Handles:
             self.client.list_ledgers(),
             self.client.ledger_infos([0, 0]),
         ]
-        for each in self.begun:
-            await anext(each)
+        for generator in self.begun:
+            await anext(generator)
 
 
 async def first_of(items: AsyncGenerator[object, None]) -> object:
@@ -136,8 +136,8 @@ async def test_another_loop_is_refused_while_the_own_one_runs(cluster: TestClust
         assert "ledger_client.sync" in text, name
     assert await handles.writer.append(b"still works") == 2
     assert (await handles.reader.read_entry(1)).data == b"1"
-    for each in handles.begun:
-        await each.aclose()
+    for generator in handles.begun:
+        await generator.aclose()
     await handles.reader.aclose()
 
 
@@ -152,8 +152,8 @@ async def test_a_thread_without_a_loop_is_refused(cluster: TestCluster) -> None:
             yield str(caught.value)
 
     assert all("no loop runs" in each for each in in_thread(lambda: list(call())))
-    for each in handles.begun:
-        await each.aclose()
+    for generator in handles.begun:
+        await generator.aclose()
     await handles.reader.aclose()
 
 
@@ -165,8 +165,8 @@ def test_a_handle_of_a_closed_loop_is_refused() -> None:
         for _ in range(3):
             await cluster.add_bookie()
         await handles.open(cluster)
-        for each in handles.begun:
-            await each.aclose()
+        for generator in handles.begun:
+            await generator.aclose()
         for bookie in cluster.bookies:
             await bookie.unregister()
             await bookie.stop()

@@ -30,7 +30,9 @@ async def owner_of_new(client: LedgerClient) -> str:
 
 
 def pings(cluster: TestCluster) -> int:
-    return sum(isinstance(each, Ping) for bookie in cluster.bookies for each in bookie.requests)
+    return sum(
+        isinstance(request, Ping) for bookie in cluster.bookies for request in bookie.requests
+    )
 
 
 async def test_a_cluster_without_principals_is_not_asked(cluster: TestCluster) -> None:
@@ -61,7 +63,7 @@ async def test_without_an_answer_no_ledger_is_created(cluster: TestCluster) -> N
     with pytest.raises(PrincipalUnknownError, match=r"the last one: .*: correct this") as refused:
         await client.create_ledger(THREE)
     assert refused.value.retriable
-    assert [each async for each in client.list_ledgers()] == []
+    assert [ledger async for ledger in client.list_ledgers()] == []
     for bookie in cluster.bookies:
         bookie.is_silent = False
     assert await owner_of_new(client) == ALICE
@@ -77,7 +79,7 @@ async def test_a_client_that_bookies_refuse_creates_no_ledger(cluster: TestClust
     with pytest.raises(UnauthorizedError, match=why) as refused:
         await client.create_ledger(THREE)
     assert not refused.value.retriable
-    assert [each async for each in client.list_ledgers()] == []
+    assert [ledger async for ledger in client.list_ledgers()] == []
 
 
 async def test_a_recovery_without_the_right_changes_nothing(cluster: TestCluster) -> None:
@@ -111,7 +113,7 @@ async def test_a_ledger_without_an_owner_is_recovered_without_a_question(
     for bookie in cluster.bookies:
         bookie.rights = 0
     await cluster.client().recover_ledger(ledger.id)
-    asked = [each for bookie in cluster.bookies for each in bookie.requests]
+    asked = [request for bookie in cluster.bookies for request in bookie.requests]
     assert ReadRights(LedgerId(ledger.id)) not in asked
 
 

@@ -15,7 +15,9 @@ def imported_for_types() -> dict[str, str]:
     """Return the module of each name that type checkers see."""
     block = next(each for each in ast.parse(SOURCE).body if isinstance(each, ast.If))
     imports = [each for each in block.body if isinstance(each, ast.ImportFrom)]
-    return {name.name: str(each.module) for each in imports for name in each.names}
+    return {
+        name.name: str(import_from.module) for import_from in imports for name in import_from.names
+    }
 
 
 def test_type_checkers_see_the_names_that_programs_get() -> None:

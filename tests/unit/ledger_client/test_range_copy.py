@@ -40,11 +40,11 @@ def test_only_the_range_is_read_and_stored(digest: DigestType) -> None:
         write(world, 0, 40, per_batch=1)
         before = await world.stored()
         lose(world, "a", 10, 14)
-        assert await repair(world, 10, 14) == sum(len(payload(each)) for each in range(10, 15))
+        assert await repair(world, 10, 14) == sum(len(payload(number)) for number in range(10, 15))
         stored = [
-            each
+            number
             for _, bookie_id, batch in world.bookies.adds
-            for each in range(batch.header.first_entry_id, batch.header.last_entry_id + 1)
+            for number in range(batch.header.first_entry_id, batch.header.last_entry_id + 1)
             if bookie_id == A
         ]
         assert stored == [10, 11, 12, 13, 14]
@@ -76,8 +76,8 @@ def test_nothing_is_stored_that_was_not_verified(quorum: QuorumSpec) -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40, to=",".join(names))
         lose(world, "a", 10, 14)
-        for each in names[1:]:
-            world.bookies.damage(each, 12)
+        for name in names[1:]:
+            world.bookies.damage(name, 12)
         with pytest.raises(LedgerError) as raised:
             await repair(world, 10, 14)
         assert isinstance(raised.value, DigestMismatchError) or raised.value.entry_id == 10

@@ -71,7 +71,7 @@ def test_encrypted_ledgers(blocking: Blocking) -> None:
         ledger.append_many([b"two", b"three"])
     with client.open_ledger(ledger.id, encryption=encryption) as reader:
         assert read_all(reader, 2) == [b"one", b"two", b"three"]
-        assert [each.data for batch in reader.tail() for each in batch][2] == b"three"
+        assert [entry.data for batch in reader.tail() for entry in batch][2] == b"three"
     with pytest.raises(EncryptedLedgerError):
         client.open_ledger(ledger.id)
     with client.open_ledger(ledger.id, encryption=AS_STORED) as reader:
@@ -103,7 +103,7 @@ def test_append_close_and_read(blocking: Blocking) -> None:
         assert [entry.data for batch in reader.tail() for entry in batch] == expected
         assert len(list(reader.read_unconfirmed(0, 0))) == 1
         assert reader.info == info
-    assert [each.id for each in client.list_ledgers()] == [ledger.id]
+    assert [ledger_info.id for ledger_info in client.list_ledgers()] == [ledger.id]
     assert client.recover_ledger(ledger.id) == info
     assert client.stats().ledgers_created == 1
     client.delete_ledger(ledger.id)
@@ -364,4 +364,4 @@ def test_each_call_has_the_same_arguments_in_both_faces(
 
 def arguments_of(method: Callable[..., object]) -> list[tuple[str, object, object]]:
     parameters = signature(method).parameters.values()
-    return [(each.name, each.kind, each.default) for each in parameters]
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]

@@ -90,10 +90,10 @@ RECORDS: Final[
 def changes_of(value: object) -> Iterator[object]:
     """Yield the value with one of its parts replaced."""
     if is_dataclass(value) and not isinstance(value, type):
-        for each in fields(value):
-            for part in changes_of(getattr(value, each.name)):
+        for field in fields(value):
+            for part in changes_of(getattr(value, field.name)):
                 with contextlib.suppress(*REFUSALS):  # no such record can be made
-                    yield replace(value, **{each.name: part})
+                    yield replace(value, **{field.name: part})
     elif isinstance(value, tuple) and value:
         yield from ODD[tuple]
         make = type(value)._make if hasattr(value, "_make") else tuple
@@ -117,13 +117,15 @@ def encoders() -> Iterator[Callable[..., object]]:
 
 
 def test_every_encoder_is_tried() -> None:
-    assert {each.__qualname__ for each in encoders()} == {each.__qualname__ for each in RECORDS}
+    assert {encoder.__qualname__ for encoder in encoders()} == {
+        record.__qualname__ for record in RECORDS
+    }
 
 
 def test_only_the_size_of_a_record_is_taken_without_its_decoder() -> None:
     imported = re.compile(r"msgpack_fields import (?:\([^)]*|[^\n(]*)\bpack\b")
     root = Path(metadata.__path__[0])
-    raw = [each.name for each in root.rglob("*.py") if imported.search(each.read_text())]
+    raw = [path.name for path in root.rglob("*.py") if imported.search(path.read_text())]
     assert raw == ["audit_trail.py"]
 
 

@@ -79,8 +79,8 @@ def test_every_path_has_a_row() -> None:
 def test_every_function_of_paths_is_below_a_row() -> None:
     names = [
         name
-        for name, each in inspect.getmembers(paths, inspect.isfunction)
-        if each.__module__ == paths.__name__ and name.endswith("_path")
+        for name, function_type in inspect.getmembers(paths, inspect.isfunction)
+        if function_type.__module__ == paths.__name__ and name.endswith("_path")
     ]
     assert sorted(FUNCTIONS) == sorted(names)
     for path, row in FUNCTIONS.values():

@@ -84,8 +84,12 @@ def test_every_served_api_is_documented_with_its_versions() -> None:
     for names, versions in re.findall(r"^\| ([A-Z][^|]*) \| (\d[^|]*) \|", section, re.M):
         documented |= dict(zip(names.split(", "), versions.split(", "), strict=True))
     served = {
-        key.shown: (f"{each.min}-{each.max}" if each.max > each.min else str(each.min))
-        for key, each in ADVERTISED.items()
+        key.shown: (
+            f"{version_range.min}-{version_range.max}"
+            if version_range.max > version_range.min
+            else str(version_range.min)
+        )
+        for key, version_range in ADVERTISED.items()
     }
     assert documented == served
 

@@ -67,7 +67,7 @@ def test_without_faults_no_error_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL_ERRORS)
 def test_faults_of_other_clients_explain_nothing(name: str) -> None:
-    links = [link_of(each, "writer-1") for each in BOOKIES]
+    links = [link_of(bookie, "writer-1") for bookie in BOOKIES]
     assert not is_accepted(name, faults("writer-1", session_of("writer-1"), *links))
 
 

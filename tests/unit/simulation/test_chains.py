@@ -94,7 +94,7 @@ def chains() -> Iterator[Chains]:
 
 
 def texts(chains: Chains) -> Sequence[str]:
-    return [each.text for each in chains.model.violations]
+    return [violation.text for violation in chains.model.violations]
 
 
 def test_what_a_chain_may_do_is_no_violation(chains: Chains) -> None:

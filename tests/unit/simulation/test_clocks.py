@@ -23,8 +23,8 @@ def test_machines_of_a_run_have_different_clocks_and_a_seed_gives_them_again() -
     clocks = [draw_clock(seed, host) for seed in range(50) for host in "abc"]
     assert clocks == [draw_clock(seed, host) for seed in range(50) for host in "abc"]
     assert len(frozenset(clocks)) == len(clocks)
-    assert all(abs(each.rate - 1) <= RATE_ERROR_MAX for each in clocks)
-    assert 0 < sum(abs(each.skew_s) > 120 for each in clocks) < len(clocks) / 3
+    assert all(abs(clock.rate - 1) <= RATE_ERROR_MAX for clock in clocks)
+    assert 0 < sum(abs(clock.skew_s) > 120 for clock in clocks) < len(clocks) / 3
 
 
 def test_sleeps_follow_the_clock_of_the_machine() -> None:
@@ -37,7 +37,7 @@ def test_sleeps_follow_the_clock_of_the_machine() -> None:
     async def main() -> list[tuple[float, float, float]]:
         loop = simulation_loop()
         tasks = [loop.spawn(sleep(), clock)[1] for clock in (FAST, SLOW)]
-        return [await each for each in tasks]
+        return [await task for task in tasks]
 
     fast, slow = run_simulation(main, 3)
     assert fast[0] == 500.0
@@ -76,7 +76,7 @@ def test_a_task_that_sleeps_until_a_true_time_gets_there_in_few_steps() -> None:
     async def main() -> int:
         loop = simulation_loop()
         tasks = [loop.spawn(wait(), draw_clock(seed, "host"))[1] for seed in range(100)]
-        return max([await each for each in tasks])
+        return max([await task for task in tasks])
 
     assert run_simulation(main, 5) < 10
 

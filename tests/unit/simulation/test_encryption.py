@@ -159,7 +159,7 @@ def test_an_encrypted_ledger_outlives_bookies_and_its_writer(
     assert len(setting.found) - len(setting.confirmed) <= 20
     # Resends, the change of the ensemble and the recovery encrypted nothing again.
     assert len(encrypted.payloads) >= len(setting.found)
-    assert [each for each in encrypted.payloads.values() if len(each) > 1] == []
+    assert [payload for payload in encrypted.payloads.values() if len(payload) > 1] == []
     # No bookie has seen a payload.
     held = [
         bytes(content.current)

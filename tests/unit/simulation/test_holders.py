@@ -16,5 +16,5 @@ def test_a_second_live_process_under_the_same_id_is_reported() -> None:
     checker.on_greeted("bookie-a", 3)
     assert not model.violations
     checker.on_greeted("bookie-b", 3)
-    assert [each.checker for each in model.violations] == ["holders"]
+    assert [violation.checker for violation in model.violations] == ["holders"]
     loop.close()

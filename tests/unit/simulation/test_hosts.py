@@ -16,8 +16,8 @@ from tests.simulation.model import Model
 PAIR = QuorumSpec(2, 2, 2)
 A1, A2, B1 = (BookieId(name) for name in ("a1", "a2", "b1"))
 UP = {
-    each: BookieRegistration(each, "10.0.0.1", 1, location=f"/sim/sim/{each[0]}")
-    for each in (A1, A2, B1)
+    bookie: BookieRegistration(bookie, "10.0.0.1", 1, location=f"/sim/sim/{bookie[0]}")
+    for bookie in (A1, A2, B1)
 }
 
 
@@ -35,7 +35,7 @@ def test_an_avoidable_shared_host_is_reported(model: Model) -> None:
     assert model.violations == []
     checker.on_choice(PAIR, (A1, None), (A1, A2), UP, {})
     checker.on_choice(PAIR, (None, None), (A1, A2), UP, {})
-    assert [each.checker for each in model.violations] == ["hosts"] * 2
+    assert [violation.checker for violation in model.violations] == ["hosts"] * 2
 
 
 def test_every_choice_of_a_policy_is_seen(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def _violations(marks: list[int], *, damaged: dict[str, None]) -> list[str]:
 
     asyncio.run(main())
     loop.close()
-    return [str(each) for each in model.violations]
+    return [str(violation) for violation in model.violations]
 
 
 def test_every_commit_is_checked() -> None:

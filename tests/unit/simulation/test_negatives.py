@@ -32,7 +32,7 @@ def test_a_ledger_that_exists_is_not_denied(model: Model, entry_id: int | None) 
     model.held[BOOKIE, 7] = {0: 5.0}
     model.ledger(7).metadata = open_ledger(LedgerId(7))
     NegativesChecker(model).on_negative(BOOKIE, _read(7), entry_id)
-    assert [each.checker for each in model.violations] == ["negatives"]
+    assert [violation.checker for violation in model.violations] == ["negatives"]
 
 
 def test_a_deleted_ledger_may_be_unknown_but_not_cut(model: Model) -> None:

@@ -47,7 +47,7 @@ def test_damage_stays_below_every_ack_quorum_within_the_budget() -> None:
         plan = make_plan(seed)
         assert plan == make_plan(seed)
         assert plan.damage_max < plan.ack_quorum_min
-        assert all(each.ensemble <= plan.bookie_count for each in plan.quorums)
+        assert all(quorum.ensemble <= plan.bookie_count for quorum in plan.quorums)
 
 
 def test_promises_are_kept_and_the_summary_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ class Watched:
     async def found(self) -> list[bytes]:
         """Return the values read after each call of the watch, once all calls have come."""
         await asyncio.sleep(ENOUGH_S)
-        return [await each for each in self.reads]
+        return [await read for read in self.reads]
 
     def _on_watch(self) -> None:
         self.told.append("changed")

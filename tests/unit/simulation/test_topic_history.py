@@ -22,7 +22,7 @@ def model() -> Iterator[Model]:
 
 
 def kinds(model: Model) -> list[str]:
-    return [each.checker for each in model.violations]
+    return [violation.checker for violation in model.violations]
 
 
 def test_a_start_does_not_go_back_at_a_leader_of_a_later_epoch(model: Model) -> None:

@@ -81,7 +81,7 @@ def test_dates_and_times(form: str) -> None:
     wanted = columns(form, day=DateType(), at=TimestampType())
     texts = ["2026-02-28", "2026-02-28T01:02:03.5+01:00"], ["2026-02-28", "2026-02-28 01:02:03"]
     as_json = [json.dumps({"day": day, "at": at}).encode() for day, at in texts]
-    as_csv = [",".join(each).encode() for each in texts]
+    as_csv = [",".join(text).encode() for text in texts]
     found = rows(as_json if form == "json" else as_csv, wanted)
     assert [each["day"] for each in found] == [date(2026, 2, 28)] * 2
     assert found[0]["at"] == datetime(2026, 2, 28, 0, 2, 3, 500_000, UTC)

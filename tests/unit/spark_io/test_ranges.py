@@ -21,7 +21,7 @@ ranges = st.lists(
 
 
 def entries(parts: Sequence[EntryRange]) -> list[tuple[int, int]]:
-    return [(each.ledger_id, n) for each in parts for n in range(each.first, each.last + 1)]
+    return [(part.ledger_id, n) for part in parts for n in range(part.first, part.last + 1)]
 
 
 @given(ranges, st.integers(1, 100_000), st.none() | st.integers(1, 60), st.integers(1, 9))
@@ -32,10 +32,12 @@ def test_parts_cover_everything_once_and_in_order(
         given_ranges, split_bytes=split_bytes, split_entries=split_entries, min_partitions=least
     )
     parts = list(found)
-    assert [each for part in parts for each in entries(part)] == entries(given_ranges)
+    assert [entry for part in parts for entry in entries(part)] == entries(given_ranges)
     assert all(part for part in parts)
     if split_entries is not None:
-        assert all(sum(each.count for each in part) <= split_entries for part in parts)
+        assert all(
+            sum(entry_range.count for entry_range in part) <= split_entries for part in parts
+        )
 
 
 def test_a_large_ledger_is_cut_into_equal_parts() -> None:
@@ -46,7 +48,7 @@ def test_a_large_ledger_is_cut_into_equal_parts() -> None:
 def test_the_parts_keep_the_identity_of_their_ledger() -> None:
     whole = EntryRange(1, 0, 999, 1_000.0, b"token")
     parts = list(plan_splits([whole], split_bytes=100_000))
-    assert [each.creation_token for part in parts for each in part] == [b"token"] * 10
+    assert [entry_range.creation_token for part in parts for entry_range in part] == [b"token"] * 10
 
 
 def test_small_ledgers_share_a_part() -> None:
@@ -87,7 +89,7 @@ def test_ranges_come_back_as_they_were_given(ranges: list[EntryRange]) -> None:
 
 def test_links_are_dropped_unless_they_are_kept() -> None:
     ranges = [EntryRange(7, 0, 9, link=3), EntryRange(8, 0, 9)]
-    assert [each.link for each in PackedRanges(ranges)] == [None, None]
+    assert [packedrange.link for packedrange in PackedRanges(ranges)] == [None, None]
     assert list(PackedRanges(ranges, keeps_links=True)) == ranges
 
 

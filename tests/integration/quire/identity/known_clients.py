@@ -58,7 +58,7 @@ async def read_all(client: LedgerClient, ledger_id: int) -> list[bytes]:
     """Return all confirmed entries of a ledger."""
     async with client.open_ledger(ledger_id) as reader:
         last = reader.last_confirmed
-        return [each.data async for batch in reader.read(0, last) for each in batch]
+        return [entry.data async for batch in reader.read(0, last) for entry in batch]
 
 
 async def until_done(

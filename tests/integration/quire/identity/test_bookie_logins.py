@@ -203,7 +203,9 @@ async def test_repair_logs_in_and_copies(secured: LoginCluster) -> None:
         wiped = (await members(secured, ledger_id))[0]
         worker = start_quire("repair", "run-worker", "--audit", metadata=secured.uri("repair"))
         try:
-            bookie = next(each for each in secured.cluster.bookies if each.id == wiped)
+            bookie = next(
+                local_bookie for local_bookie in secured.cluster.bookies if local_bookie.id == wiped
+            )
             bookie.kill()
             shutil.rmtree(bookie.data_dir)
             async with asyncio.timeout(REPAIRED_S):

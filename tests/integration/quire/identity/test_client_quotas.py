@@ -58,7 +58,7 @@ async def alter(cluster: LocalCluster, key: str, value: float | None) -> None:
     request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
     answer = await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, request, 1)
     assert isinstance(answer, AlterClientQuotasResponse)
-    assert [each.error_code for each in answer.entries] == [0]
+    assert [entry_data.error_code for entry_data in answer.entries] == [0]
     client.writer.close()
 
 
@@ -68,7 +68,7 @@ async def described(cluster: LocalCluster, broker: int) -> list[tuple[str, float
     answer = await client.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, question, 1)
     assert isinstance(answer, DescribeClientQuotasResponse)
     client.writer.close()
-    return [(each.key, each.value) for row in answer.entries or () for each in row.values]
+    return [(value.key, value.value) for row in answer.entries or () for value in row.values]
 
 
 def throttled_by(

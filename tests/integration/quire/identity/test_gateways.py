@@ -53,7 +53,7 @@ class GatedCluster(KnownClients):
     @property
     @override
     def address(self) -> str:
-        addresses = ",".join(each.address for each in self.gateways)
+        addresses = ",".join(gateway.address for gateway in self.gateways)
         return f"gateway://{addresses}"
 
     async def store(self, name: str) -> MetadataStore:
@@ -193,10 +193,10 @@ async def test_no_append_is_lost_when_a_gateway_dies(gated: GatedCluster) -> Non
 
 async def _used_by(gated: GatedCluster) -> LocalServer:
     """Return the gateway that has a client."""
-    for each in gated.gateways:
-        text = await asyncio.to_thread(fetch, gated, f"{each.admin_url}/metrics")
+    for gateway in gated.gateways:
+        text = await asyncio.to_thread(fetch, gated, f"{gateway.admin_url}/metrics")
         if "quire_gateway_sessions_now 1.0" in text:
-            return each
+            return gateway
     raise AssertionError("no gateway has a client")
 
 
@@ -213,8 +213,8 @@ async def refused_reads(gated: GatedCluster) -> float:
     """Return the number of reads that the gateways have refused."""
     name = 'quire_gateway_requests_refused_total{kind="read"} '
     texts = [
-        await asyncio.to_thread(fetch, gated, f"{each.admin_url}/metrics")
-        for each in gated.gateways
+        await asyncio.to_thread(fetch, gated, f"{gateway.admin_url}/metrics")
+        for gateway in gated.gateways
     ]
     lines = [line for text in texts for line in text.splitlines() if line.startswith(name)]
     return sum(float(line.removeprefix(name)) for line in lines)
@@ -230,7 +230,7 @@ async def test_health_and_refusals_are_shown(gated: GatedCluster) -> None:
     url = f"{gated.gateways[0].admin_url}/readyz"
     ready = await asyncio.to_thread(fetch, gated, url)
     assert json.loads(ready) == {"status": "ready"}
-    logs = "".join(each.log_tail() for each in gated.gateways)
+    logs = "".join(gateway.log_tail() for gateway in gated.gateways)
     assert '"act": "read of metadata"' in logs
     with pytest.raises((ssl.SSLError, OSError)):
         await asyncio.to_thread(urllib.request.urlopen, url.replace("https", "http"))

@@ -106,7 +106,7 @@ def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(
 def test_a_client_without_a_login_is_refused(cluster: RunningCluster) -> None:
     settings = login(cluster, "client", "")
     settings["security.protocol"] = "SSL"
-    for name in [each for each in settings if each.startswith("sasl")]:
+    for name in [setting for setting in settings if setting.startswith("sasl")]:
         del settings[name]
     assert "brokers are down" in refusal_of(settings)
 

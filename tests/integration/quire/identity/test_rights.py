@@ -109,5 +109,5 @@ def test_only_the_cluster_right_creates_topics(cluster: RunningCluster) -> None:
 def test_refusals_are_in_the_audit_log(cluster: RunningCluster) -> None:
     assert produced(bob(cluster)) is not None
     log = (Path(cluster.told["data"]) / "logs" / "broker-1.log").read_text()
-    lines = [each for each in log.splitlines() if '"event": "audit"' in each]
-    assert any('"who": "User:bob"' in each and '"refused"' in each for each in lines)
+    lines = [line for line in log.splitlines() if '"event": "audit"' in line]
+    assert any('"who": "User:bob"' in line and '"refused"' in line for line in lines)

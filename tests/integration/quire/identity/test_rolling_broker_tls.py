@@ -32,11 +32,11 @@ class Rolling:
     def __init__(self, cluster: LocalCluster, directory: SecureDirectory) -> None:
         self._cluster = cluster
         self._directory = directory
-        self._ports = {each: {"PLAINTEXT": free_port(), "SSL": free_port()} for each in BROKERS}
+        self._ports = {broker: {"PLAINTEXT": free_port(), "SSL": free_port()} for broker in BROKERS}
         self._running: dict[int, LocalBroker] = {}
 
     def addresses(self, listener: str) -> str:
-        return ",".join(f"127.0.0.1:{self._ports[each][listener]}" for each in BROKERS)
+        return ",".join(f"127.0.0.1:{self._ports[broker][listener]}" for broker in BROKERS)
 
     async def step(self, listeners: tuple[str, ...], between_brokers: str) -> None:
         """Restart the brokers one by one."""
@@ -47,15 +47,15 @@ class Rolling:
                 **self._directory.certificate_options("broker"),
                 "inter_broker_listener": between_brokers,
             }
-            ports = {each: self._ports[number][each] for each in listeners}
+            ports = {listener: self._ports[number][listener] for listener in listeners}
             log = self._cluster.data_dir / "logs" / f"broker-{number}.log"
             uri = f"{self._cluster.metadata_uri}?client={self._directory.client_file('broker')}"
             self._running[number] = LocalBroker(number, log, uri, ports, 3, options)
             await self._running[number].start()
 
     async def stop(self) -> None:
-        for each in self._running.values():
-            await each.stop()
+        for broker in self._running.values():
+            await broker.stop()
 
     def settings(self, listener: str) -> dict[str, Any]:
         files = self._directory.path

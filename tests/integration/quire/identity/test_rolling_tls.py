@@ -47,7 +47,7 @@ async def appending(uri: str) -> AsyncIterator[Appending]:
             load.stop()
             await running
         async with client.open_ledger(writer.id) as reader:
-            found = [each.data async for batch in reader.read() for each in batch]
+            found = [entry.data async for batch in reader.read() for entry in batch]
         assert found == load.entries
 
 

@@ -363,4 +363,4 @@ def test_each_form_of_a_secret_is_found(secret: bytes) -> None:
         search = SecretSearch({"it": secret}, [("there", text)])
         assert search.findings(), text
     assert SecretSearch({"it": secret}, [("there", b"other text, secret")]).findings() == []
-    assert all(len(each) > len(secret) - 2 for each in forms_of(secret).values())
+    assert all(len(form) > len(secret) - 2 for form in forms_of(secret).values())

@@ -40,7 +40,7 @@ async def append_with(uri: str) -> list[bytes]:
         async with client.create_ledger(THREE) as ledger:
             await ledger.append_many([b"one", b"two"])
         async with client.open_ledger(ledger.id) as reader:
-            return [each.data async for batch in reader.read(0, 1) for each in batch]
+            return [entry.data async for batch in reader.read(0, 1) for entry in batch]
 
 
 async def test_a_client_with_a_certificate_is_served(cluster: RunningCluster) -> None:

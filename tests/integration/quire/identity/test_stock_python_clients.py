@@ -20,7 +20,7 @@ TITLES = (
     "aiokafka: transactions",
     "kafka-python: transactions",
 )
-CHOSEN = [each for each in SCENARIOS if each.title in TITLES]
+CHOSEN = [scenario for scenario in SCENARIOS if scenario.title in TITLES]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def endpoints() -> Iterator[SecureEndpoints]:
         yield found
 
 
-@pytest.mark.parametrize("scenario", CHOSEN, ids=[each.title for each in CHOSEN])
+@pytest.mark.parametrize("scenario", CHOSEN, ids=[scenario.title for scenario in CHOSEN])
 @pytest.mark.parametrize("identity", ["login", "certificate"])
 def test_stock_client(endpoints: SecureEndpoints, identity: str, scenario: Scenario) -> None:
     scenario.run(endpoints.login if identity == "login" else endpoints.certificate)

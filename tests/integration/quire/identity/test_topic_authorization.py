@@ -135,7 +135,7 @@ def look(address: str) -> None:
 
 async def test_stock_clients_change_and_meet_the_lists(cluster: LocalCluster) -> None:
     admin, other = admin_of(cluster), admin_of(cluster, 1)
-    addresses = [each.address for each in cluster.brokers]
+    addresses = [broker.address for broker in cluster.brokers]
 
     def describe() -> list[AclBinding]:
         found = admin.describe_acls(chosen(), request_timeout=CALL_S).result(CALL_S)

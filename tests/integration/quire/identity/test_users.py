@@ -71,7 +71,7 @@ def described(admin: AdminClient, *names: str) -> dict[str, list[tuple[ScramMech
 
 def shown(user: UserScramCredentialsDescription) -> list[tuple[ScramMechanism, int]]:
     infos = user.scram_credential_infos
-    return [(each.mechanism, each.iterations) for each in infos]
+    return [(info.mechanism, info.iterations) for info in infos]
 
 
 def test_a_client_and_commands_administer_the_same_users(
@@ -93,7 +93,7 @@ def test_a_client_and_commands_administer_the_same_users(
     assert alter(admin, UserScramCredentialDeletion("carol/ü", SHA_512)) == {"carol/ü": 0}
     assert [each["user"] for each in cluster.json("user", "list")] == ["alice"]
     assert cluster.run("user", "show", "carol/ü").returncode == ExitCode.NOT_FOUND
-    ends = [UserScramCredentialDeletion("alice", each) for each in (SHA_256, SHA_512)]
+    ends = [UserScramCredentialDeletion("alice", mechanism) for mechanism in (SHA_256, SHA_512)]
     assert alter(admin, *ends) == {"alice": 0}
     assert described(admin) == {}
 

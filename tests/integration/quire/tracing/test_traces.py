@@ -43,7 +43,7 @@ async def test_each_server_sends_what_it_did(
                 ("quire-broker", "ledger.append"),
             ]
             await until(lambda: collector.has(*wanted))
-        (produced,) = [attributes_of(each) for each in collector.spans["quire-broker", "Produce"]][
+        (produced,) = [attributes_of(span) for span in collector.spans["quire-broker", "Produce"]][
             :1
         ]
         assert produced["messaging.destination.name"] == "orders"
@@ -60,15 +60,15 @@ async def test_a_client_is_a_part_of_the_trace_of_its_application(tmp_path: Path
     finally:
         send_to(None)
     spans = exporter.get_finished_spans()
-    append, *refused = [each for each in spans if each.name == "ledger.append"]
-    (order,) = [each for each in spans if each.name == "order"]
-    (recovery,) = [each for each in spans if each.name == "ledger.recover"]
+    append, *refused = [span for span in spans if span.name == "ledger.append"]
+    (order,) = [span for span in spans if span.name == "order"]
+    (recovery,) = [span for span in spans if span.name == "ledger.recover"]
     assert append.parent is not None
     assert append.parent.span_id == order.context.span_id
     attributes = dict(append.attributes or {})
     assert (attributes[FIRST_ENTRY], attributes[LAST_ENTRY], attributes[BATCH_BYTES]) == (0, 1, 6)
     # A writer that has read of the recovery sends nothing.
-    assert not any(each.status.is_ok for each in refused)
+    assert not any(span.status.is_ok for span in refused)
     assert dict(recovery.attributes or {})[LEDGER] == attributes[LEDGER]
 
 

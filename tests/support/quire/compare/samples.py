@@ -19,7 +19,7 @@ def run_of(
         cell=Cell(configuration, scenario, rate, repetition),
         seconds=2.0,
         entry_bytes=64,
-        latency=Histogram.of_seconds(each / 1e3 for each in milliseconds),
+        latency=Histogram.of_seconds(millisecond / 1e3 for millisecond in milliseconds),
         per_second=PerSecond((2, 2), slices),
         slices=slices,
         unacknowledged_count=1,

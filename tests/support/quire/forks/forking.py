@@ -53,10 +53,10 @@ class ForkedCommand:
             (from_us, self.stdin), (self.stdout, to_us), (self.stderr, errors) = (
                 pipe(files) for _ in range(3)
             )
-            theirs = [each.fileno() for each in (from_us, to_us, errors)]
+            theirs = [o.fileno() for o in (from_us, to_us, errors)]
             self._asking = fork_quire(words, variables, theirs)
-            for each in (from_us, to_us, errors):
-                each.close()
+            for o in (from_us, to_us, errors):
+                o.close()
             files.pop_all()
         self._replies = self._asking.makefile("rb")
         self.pid = int(self._replies.readline())
@@ -94,13 +94,13 @@ class ForkedCommand:
         """
         with ThreadPoolExecutor(3) as threads, self.stdout, self.stderr:
             threads.submit(_feed, self.stdin, stdin)
-            outputs = [threads.submit(each.read) for each in (self.stdout, self.stderr)]
+            outputs = [threads.submit(o.read) for o in (self.stdout, self.stderr)]
             try:
                 self.wait(timeout)
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise
-            out, err = (each.result() for each in outputs)
+            out, err = (output.result() for output in outputs)
         return out, err
 
 

@@ -65,8 +65,8 @@ def main() -> int:
                 return _run(descriptors)
             asking[pid] = socket.socket(fileno=descriptors[0])
             _reply(asking[pid], pid)
-            for each in descriptors[1:]:
-                os.close(each)
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
 
 
 def _report_ended(asking: dict[int, socket.socket]) -> None:

@@ -27,11 +27,11 @@ def parsed(*words: str) -> argparse.Namespace:
 
 def test_every_assumption_is_an_option_with_its_default() -> None:
     arguments = parsed()
-    for each in fields(Assumptions):
-        assert getattr(arguments, each.name) == getattr(Assumptions(), each.name)
+    for field in fields(Assumptions):
+        assert getattr(arguments, field.name) == getattr(Assumptions(), field.name)
     changed = parsed("--disk-losses", "0.5", "--bookies", "7")
     assert (changed.disk_losses, changed.bookies) == (0.5, 7)
-    assert all(each.unit and each.meaning for each in described())
+    assert all(assumption_info.unit and assumption_info.meaning for assumption_info in described())
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ def test_the_names_and_quorums_are_those_of_bench_compare() -> None:
 
 def test_a_spread_covers_only_runs_that_have_the_figure() -> None:
     runs = [run_one("all-of-2", SMALL, seed) for seed in (1, 2, 3)]
-    runs = [replace(each, longest_outage_s=s) for each, s in zip(runs, (4, 1, 3), strict=True)]
+    runs = [
+        replace(figures, longest_outage_s=s) for figures, s in zip(runs, (4, 1, 3), strict=True)
+    ]
     over = spread(runs, "longest_outage_s")
     assert over is not None
     assert (over.least, over.middle, over.most) == (1, 3, 4)
@@ -84,7 +86,7 @@ def test_a_spread_covers_only_runs_that_have_the_figure() -> None:
 
 def test_figures_are_valid_json_numbers() -> None:
     values = run_one("majority-3", SMALL, 1).values()
-    assert set(values) == {each.name for each in fields(RunFigures)} - {"configuration", "seed"}
+    assert set(values) == {field.name for field in fields(RunFigures)} - {"configuration", "seed"}
     assert json.loads(json.dumps(values)) == values
     assert values["stored_gib_hours"] == pytest.approx(2 * stored_gib_hours())
 

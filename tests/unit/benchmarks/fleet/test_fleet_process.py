@@ -45,7 +45,7 @@ def test_all_configurations_under_two_histories() -> None:
     assert done.returncode == ExitCode.DONE, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     values = {each["name"]: each["value"] for each in told["assumptions"]}
-    assert list(values) == [each.name for each in described()]
+    assert list(values) == [assumption_info.name for assumption_info in described()]
     assert (values["bookies"], values["crashes"]) == (20, 10)
     assert [each["seed"] for each in told["histories"]] == [1, 2]
     assert told["histories"][0]["faults"]["crash"] > 10

@@ -87,13 +87,13 @@ def test_repair_copies_the_entries_of_the_lost_bookie(name: str) -> None:
     agenda, world = run.world.agenda, run.world
     bookie_id = world.bookies.on_machine[0]
     agenda.run_until(at_s + GONE_AFTER_S)
-    held = sum(of_closed_fragments(each, bookie_id, world.now) for each in held_by(world))
+    held = sum(of_closed_fragments(ledger, bookie_id, world.now) for ledger in held_by(world))
     before = world.measures.repaired_entries
     assert (held > 10_000, before) == (True, 0)
     agenda.run_until(at_s + GONE_AFTER_S + 60)
     assert world.measures.repaired_entries == held
     # Only open ledgers, which repair skips (9.1), still name it.
-    assert all(each.closed_s is None for each in held_by(world, bookie_id))
+    assert all(ledger.closed_s is None for ledger in held_by(world, bookie_id))
 
 
 def test_a_bookie_that_returns_in_time_is_not_copied() -> None:
@@ -116,7 +116,7 @@ def test_more_lost_disks_mean_more_data_at_risk() -> None:
     def mean(rate: float) -> float:
         assumptions = replace(ROUGH, disk_losses=rate)
         runs: list[RunFigures] = [run_one("all-of-2", assumptions, seed) for seed in range(4)]
-        return sum(each.one_copy_gib_hours for each in runs)
+        return sum(run.one_copy_gib_hours for run in runs)
 
     assert 0 == mean(0) < mean(3) < mean(20)
 
@@ -147,8 +147,8 @@ def check_indices(world: World) -> None:
         assert not any(each.is_deleted for each in ledgers.values())
     for ledger in held_by(world):
         for fragment in ledger.metadata.fragments:
-            assert all(ledger.number in world.held_by[each] for each in fragment.ensemble)
-        assert all(ledger.number in world.lacking[each] for each in ledger.gaps)
+            assert all(ledger.number in world.held_by[bookie] for bookie in fragment.ensemble)
+        assert all(ledger.number in world.lacking[gap] for gap in ledger.gaps)
         assert (ledger.metadata.state is LedgerState.CLOSED) == (ledger.closed_s is not None)
     for bookie_id, seats in world.written_by.items():
         assert all(bookie_id in seat.ensemble for seat in seats.values())
@@ -158,7 +158,7 @@ def check_seats(world: World) -> None:
     for seat in world.seats:
         metadata = seat.ledger.metadata
         quorum = metadata.quorum_of(metadata.last_fragment)
-        answering = sum(world.bookies.answers(each) for each in seat.ensemble)
+        answering = sum(world.bookies.answers(bookie) for bookie in seat.ensemble)
         may_run = seat.hold is Hold.NONE and answering >= quorum.ack_quorum
         assert (seat.stopped_s is None) == may_run
         assert (seat.ledger.running_since is None) != may_run

@@ -68,7 +68,7 @@ def test_two_losses_of_three_make_the_last_copy_urgent() -> None:
     first, second, _ = machines("all-of-3")
     run = simulation("all-of-3", [disk_loss(first, AT_S), disk_loss(second, AT_S + 1)])
     run.world.agenda.run_until(AT_S + 1 + ONE.repair_detect_s + ONE.urgent_after_s + 1)
-    copies = [each for made in run_workers(run) for each in made.copies]
+    copies = [copy for made in run_workers(run) for copy in made.copies]
     assert len(copies) == 1  # one worker repairs a ledger, one copy after the other
     assert run.run().existing.lost_entries == 0
 

@@ -82,7 +82,7 @@ def test_a_newer_format_is_refused_by_its_number() -> None:
 
 def test_differences_are_named() -> None:
     other = replace(COOKIE, bookie_id=BookieId("bookie-other"), directory="index", starts=9)
-    assert [str(each) for each in differences(other, COOKIE)] == [
+    assert [str(difference) for difference in differences(other, COOKIE)] == [
         "bookie_id is bookie-other, expected bookie-0a1b2c3d4e5f",
         "directory is index, expected log",
     ]

@@ -111,7 +111,9 @@ async def test_swapped_directories_are_refused(machine: Machine, directory: str)
         await machine.start(first)
     assert first_id in str(caught.value)
     assert second_id in str(caught.value)
-    assert {"bookie_id", "instance"} <= {each.field for each in caught.value.differences}
+    assert {"bookie_id", "instance"} <= {
+        difference.field for difference in caught.value.differences
+    }
 
 
 async def test_directories_of_one_bookie_are_not_exchanged(machine: Machine) -> None:

@@ -57,7 +57,7 @@ class World:
         return now.is_offered, now.is_writable, now.takes_recovery_adds
 
     def reasons(self) -> list[Reason]:
-        return [each.reason for each in self.writability.conditions()]
+        return [condition.reason for condition in self.writability.conditions()]
 
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:

@@ -31,7 +31,7 @@ def test_ids_are_those_of_a_set(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
             ids.discard(ledger_id)
             twin.discard(ledger_id)
         assert len(ids) == len(twin)
-        assert [each for each in range(100) if each in ids] == sorted(twin)
+        assert [number for number in range(100) if number in ids] == sorted(twin)
 
 
 def test_full_range_of_ids() -> None:
@@ -45,4 +45,4 @@ def test_full_range_of_ids() -> None:
 def test_rising_ids_fill_the_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_states, "ARRAY_IDS_MAX", 4)
     ids = StoredIds(range(40))
-    assert [len(each) for each in ids._arrays] == [4] * 10
+    assert [len(array) for array in ids._arrays] == [4] * 10

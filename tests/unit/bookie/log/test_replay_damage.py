@@ -135,8 +135,8 @@ def test_bytes_that_the_disk_cannot_read_are_corruption() -> None:
             found.clear()
             outcome = await LogReplay(other, await find_segments(other), 0, found.append).run()
             assert outcome.corrupt
-            ids = [parse_header(each.body).first_entry_id for each in found if is_adds(each)]
-            whole = [each for each in range(12) if not is_in(each, start)]
+            ids = [parse_header(record.body).first_entry_id for record in found if is_adds(record)]
+            whole = [number for number in range(12) if not is_in(number, start)]
             assert ids == whole
 
     run_simulation(main, 1)

@@ -203,7 +203,7 @@ async def test_unread_bytes_of_all_peers_are_limited() -> None:
         assert await good.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
         for _ in range(10):
             await asyncio.sleep(0.01)
-            unsent.append(sum(each.unread_bytes for each in server.connections))
+            unsent.append(sum(connection.unread_bytes for connection in server.connections))
     assert 0 < max(unsent) <= room, "also between two sweeps"
     answer = await good.request(wanted)  # it waits until peers are dropped for it
     assert answer is not None

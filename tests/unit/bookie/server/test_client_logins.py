@@ -216,7 +216,7 @@ async def test_a_login_that_is_not_due_is_not_taken(optional: LoginWorld) -> Non
 async def test_a_message_must_wait_for_the_answer_to_the_one_before(world: LoginWorld) -> None:
     client, _ = await world.greet()
     bodies = [encode_message(each) for each in (BEGIN, ContinueLogin(b"c=biws"))]
-    frames = [frame_header(FrameKind.REQUEST, 9, len(each)) + each for each in bodies]
+    frames = [frame_header(FrameKind.REQUEST, 9, len(body)) + body for body in bodies]
     client.send(b"".join(frames))
     assert await client.is_closed_by_peer()
     assert world.served.counters.bad_frames == 1

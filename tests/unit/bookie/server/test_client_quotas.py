@@ -167,7 +167,7 @@ def test_many_reads_in_one_piece_keep_the_rate(*, caches: bool) -> None:
         client = await world.client("alice", 7)
         began_s = simulation_loop().time()
         answers = await client.ask_together([read(number, number) for number in range(40)])
-        assert all(isinstance(each, Entries) and each.batches for each in answers)
+        assert all(isinstance(answer, Entries) and answer.batches for answer in answers)
         took_s = simulation_loop().time() - began_s
         assert took_s == pytest.approx(40 / 5 - 1, rel=0.05), "one second is free"
 

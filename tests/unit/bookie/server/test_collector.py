@@ -241,7 +241,7 @@ async def test_the_storage_hears_of_deletions_of_ledgers_that_it_does_not_hold(
 async def test_a_deletion_does_not_wait_for_the_end_of_a_pass(collecting: Collecting) -> None:
     collecting.collector._reads_per_s = 1
     now = asyncio.get_running_loop().time
-    ledger_ids = [LedgerId(each) for each in range(1, 201)]
+    ledger_ids = [LedgerId(number) for number in range(1, 201)]
     for ledger_id in ledger_ids:
         await collecting.machine.create_ledger(ledger_id, BOOKIE)
         await collecting.add(ledger_id)
@@ -258,7 +258,7 @@ async def test_a_deletion_does_not_wait_for_the_end_of_a_pass(collecting: Collec
 
 
 async def test_ledgers_are_removed_together_after_one_agreed_read(collecting: Collecting) -> None:
-    ledger_ids = [LedgerId(each) for each in range(1, 101)]
+    ledger_ids = [LedgerId(number) for number in range(1, 101)]
     for ledger_id in ledger_ids:
         await collecting.add(ledger_id)
     collecting.machine.server.faults = faults = ScriptedFaults(reach("/ledgers/"))

@@ -386,8 +386,8 @@ async def test_many_small_requests_are_served_in_later_passes_and_in_order(
             client.attach(1)
             adds = [client.send_add(batch_of(1, number)) for number in range(10)]
             pings = [client.send_request(Ping()) for _ in range(10)]
-            assert [await client.ack(each) for each in adds] == [Status.OK] * 10
-            assert [type(await client.answer(each)) for each in pings] == [Pong] * 10
+            assert [await client.ack(add) for add in adds] == [Status.OK] * 10
+            assert [type(await client.answer(ping)) for ping in pings] == [Pong] * 10
     assert len(noted) == 3 * 21
     assert len(set(noted)) >= len(noted) - len(clients), "the first of a buffer, and one more"
     for client in clients:

@@ -39,7 +39,7 @@ class LimitedBookie:
         ):
             lines = (await answer.text()).splitlines()
         name = f'quire_bookie_throttles_total{{quota="{KEY}"}} '
-        return sum(int(float(each.removeprefix(name))) for each in lines if each.startswith(name))
+        return sum(int(float(line.removeprefix(name))) for line in lines if line.startswith(name))
 
 
 @pytest.fixture

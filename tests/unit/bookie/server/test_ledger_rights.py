@@ -46,12 +46,12 @@ tests it.
 
 def test_every_operation_has_a_right_or_needs_the_key_of_repair() -> None:
     assert set(RIGHT_FOR) == set(RIGHT_BITS) == set(LedgerOperation)
-    without = {each for each, right in RIGHT_FOR.items() if right is LedgerRight.NONE}
+    without = {operation for operation, right in RIGHT_FOR.items() if right is LedgerRight.NONE}
     assert without == set(REPAIR_ONLY)
 
 
 def test_every_request_of_the_wire_has_a_row() -> None:
-    assert {type(each) for each in OF_LEDGERS} | OTHERS == set(codec._REQUESTS.values())
+    assert {type(ledger) for ledger in OF_LEDGERS} | OTHERS == set(codec._REQUESTS.values())
 
 
 @pytest.mark.parametrize(("request_", "right"), OF_LEDGERS.items(), ids=str)

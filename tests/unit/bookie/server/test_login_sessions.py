@@ -89,7 +89,7 @@ async def test_one_address_does_not_use_all_logins(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(client_logins, "UNDER_WAY_MAX", 12)
     async with login_world() as world:
         replies = [(await world.greet())[1] for _ in range(4)]
-        assert [each.status for each in replies] == [Status.OK] * 3 + [Status.UNKNOWN]
+        assert [reply.status for reply in replies] == [Status.OK] * 3 + [Status.UNKNOWN]
 
 
 async def test_no_session_is_left_behind(world: LoginWorld) -> None:
@@ -195,7 +195,9 @@ async def test_refusals_are_in_the_audit_log(
         client, _ = await world.greet()
         await client.request(BeginLogin("PLAIN", b"\0alice\0guess"))
         await world.greet(0)
-    lines = [JsonFormatter().format(each) for each in caplog.records if each.name == AUDIT_LOGGER]
+    lines = [
+        JsonFormatter().format(record) for record in caplog.records if record.name == AUDIT_LOGGER
+    ]
     found = [(each["act"], each["result"], each["who"]) for each in map(json.loads, lines)]
     assert found == [
         ("login", "refused", "unknown"),

@@ -16,10 +16,10 @@ from tests.support.bookie.manual_storage import ManualStorage
 
 
 def test_every_field_has_a_help_text_and_every_help_text_a_field() -> None:
-    assert list(STORAGE) == [each.name for each in fields(StorageStatistics)]
+    assert list(STORAGE) == [field.name for field in fields(StorageStatistics)]
     plain = [
         name
-        for name in (each.name for each in fields(ServerCounters))
+        for name in (field.name for field in fields(ServerCounters))
         if name not in ("adds_by_status", "throttles_by_quota")
         and not isinstance(getattr(ServerCounters(), name), LatencyCounts)
     ]

@@ -85,8 +85,8 @@ def test_a_client_over_its_quota_gets_its_rate_and_others_are_not_slowed(
         greedy = [await world.client("alice", next(ids)) for _ in range(connections)]
         others = [await world.client(name, next(ids)) for name in ("bob", "carol")]
         *totals, bob_s, carol_s = await asyncio.gather(
-            *[send_for_a_minute(each, request) for each in greedy],
-            *[longest_wait_s(each, request) for each in others],
+            *[send_for_a_minute(client, request) for client in greedy],
+            *[longest_wait_s(other, request) for other in others],
         )
         assert sum(totals) == pytest.approx(PER_S * (MINUTE_S + 1), rel=0.03), "one second is free"
         assert max(bob_s, carol_s) <= QUICK_S

@@ -214,12 +214,12 @@ def attachment_of(world: World, ledger_id: int) -> attachments.Attachment:
 async def test_requests_wait_for_the_rights_in_order(world: World) -> None:
     world.faults.is_away = True
     client = await world.client(ALICE, 7)
-    adds = [client.send_add(batch_of(7, each)) for each in range(3)]
+    adds = [client.send_add(batch_of(7, number)) for number in range(3)]
     lac = client.send_request(ReadLac(SEVEN, fence=False))
     await until(lambda: world.served.context.storage.queued.undecided_bytes > 0)
     assert world.served.storage.add_count == 0
     world.faults.is_away = False
-    assert [await client.ack(each) for each in adds] == [Status.OK] * 3
+    assert [await client.ack(add) for add in adds] == [Status.OK] * 3
     reply = await client.answer(lac)
     assert isinstance(reply, LacReply)
     assert reply.status is Status.OK
@@ -261,7 +261,7 @@ async def test_waiting_requests_are_bounded(world: World, monkeypatch: pytest.Mo
     monkeypatch.setattr(attachments, "WAITING_MAX", 2)
     world.faults.is_away = True
     client = await world.client(ALICE, 7)
-    waiting = [client.send_add(batch_of(7, each)) for each in range(2)]
+    waiting = [client.send_add(batch_of(7, number)) for number in range(2)]
     assert await client.add(batch_of(7, 2)) is Status.UNKNOWN
     answer = await client.request(ReadLac(SEVEN, fence=False))
     assert isinstance(answer, Refused)
@@ -287,7 +287,7 @@ async def test_waiting_bytes_are_bounded_and_freed_with_the_connection(
 async def test_an_attached_ledger_that_is_not_used_is_not_read(world: World) -> None:
     client = await world.client(ALICE, 7, *range(1_000, 1_500))
     assert isinstance(await client.request(REQUESTS["lac"]), LacReply)
-    paths = {ledger_path(LedgerId(each)) for each in range(1_000, 1_500)}
+    paths = {ledger_path(LedgerId(number)) for number in range(1_000, 1_500)}
     assert _read_of(world, paths) == set()
 
 
@@ -421,10 +421,10 @@ async def test_reads_that_find_no_ledger_are_bounded_in_time(
 ) -> None:
     monkeypatch.setattr(access, "MISSED_S", 60.0)
     authorizer, most = world.roles.authorizer, access.READS_OF_PRINCIPAL_MAX
-    missing = [LedgerId(each) for each in range(1_000, 1_100)]
-    paths = {ledger_path(each) for each in missing}
+    missing = [LedgerId(number) for number in range(1_000, 1_100)]
+    paths = {ledger_path(ledger_id) for ledger_id in missing}
     loop = asyncio.get_running_loop()
-    flood = [loop.create_task(authorizer.read_facts(each, BOB)) for each in missing]
+    flood = [loop.create_task(authorizer.read_facts(ledger_id, BOB)) for ledger_id in missing]
     await until(lambda: len(_read_of(world, paths)) >= most)
     assert await authorizer.read_facts(SEVEN, ALICE) is not None
     assert len(_read_of(world, paths)) == most, "further reads wait for their places"

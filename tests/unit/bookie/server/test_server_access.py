@@ -238,8 +238,8 @@ async def test_anonymous_clients_do_not_wait_for_the_key(served: RunningServer) 
     client = await served.client(1)
     assert await client.is_offered()
     assert await client.add(batch_of(1, 0)) is Status.OK
-    for each in (waiting, client):
-        await each.close()
+    for wire_client in (waiting, client):
+        await wire_client.close()
 
 
 async def test_a_bookie_of_an_older_release_refuses_one_request(

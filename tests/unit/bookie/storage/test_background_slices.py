@@ -39,7 +39,7 @@ def test_a_search_for_lost_runs_lets_cleaning_run_between_segments() -> None:
             turns += 1
         assert turns > segment_count / 2
         assert freed
-        expected = {each: payload_of(7, each) for each in range(200)}
+        expected = {number: payload_of(7, number) for number in range(200)}
         assert entries_of(await read(storage, 7, 0, 199)) == expected
         await storage.checkpoint()
         assert entries_of(await read(storage, 7, 0, 199)) == expected

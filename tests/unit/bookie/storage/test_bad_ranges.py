@@ -26,7 +26,7 @@ def test_ranges_hold_what_was_noted_and_not_cleared(
     bad.on_change(lambda: changes.append(0))
     for is_note, ledger_id, first, more in done:
         before = bad.report()
-        touched = {(ledger_id, each): None for each in range(first, first + more + 1)}
+        touched = {(ledger_id, number): None for number in range(first, first + more + 1)}
         assert bad.overlap(ledger_id, first, first + more) == any(e in entries for e in touched)
         changes.clear()
         if is_note:
@@ -34,7 +34,7 @@ def test_ranges_hold_what_was_noted_and_not_cleared(
             entries |= touched
         else:
             bad.clear(ledger_id, first, first + more)
-            entries = {each: None for each in entries if each not in touched}
+            entries = {entry: None for entry in entries if entry not in touched}
         assert len(changes) == (bad.report() != before)
     report = bad.report()
     assert [(r[0], e) for r in report for e in range(r[1], r[2] + 1)] == sorted(entries)

@@ -39,7 +39,7 @@ def place_of(bench: Bench, payload: bytes) -> tuple[str, int]:
 
 
 def bad_of(storage: BookieStorage) -> list[tuple[int, int, int]]:
-    return [(each[0], each[1], each[2]) for each in storage.bad_ranges.report()]
+    return [(bad_range[0], bad_range[1], bad_range[2]) for bad_range in storage.bad_ranges.report()]
 
 
 async def filled(bench: Bench) -> BookieStorage:

@@ -49,8 +49,8 @@ class Model:
         self.next_number += 1
 
     def step(self) -> None:
-        for each in self.held.values():
-            each.age()
+        for modelled in self.held.values():
+            modelled.age()
         self.unwritten += WRITE_BYTES_PER_S * STEP_S
         while self.unwritten >= CONFIG.segment_bytes_max:
             self.unwritten -= CONFIG.segment_bytes_max
@@ -59,7 +59,7 @@ class Model:
 
     def clean(self) -> None:
         while True:
-            segments = [each.segment for each in self.held.values()]
+            segments = [modelled.segment for modelled in self.held.values()]
             used = self.size / TOTAL_BYTES
             plan = plan_cleaning(segments, 10**9, self.config, CleaningRoom(2**40, False, 1.0))
             for number in plan.dead:
@@ -71,7 +71,7 @@ class Model:
                 pace = pace_of(plan.backlog_bytes, used, self.config, is_full=False)
                 self.allowance = pace * STEP_S
             moved = [self.held[number] for number in plan.rewrite]
-            size = sum(each.segment.live_bytes for each in moved)
+            size = sum(modelled.segment.live_bytes for modelled in moved)
             if size > self.allowance:
                 pace = pace_of(plan.backlog_bytes, used, self.config, is_full=False)
                 self.allowance += pace * STEP_S
@@ -79,16 +79,20 @@ class Model:
             self.allowance -= size
             for number in plan.rewrite:
                 del self.held[number]
-            live = [sum(each.live[place] for each in moved) for place in range(len(CLASSES))]
+            live = [
+                sum(modelled.live[place] for modelled in moved) for place in range(len(CLASSES))
+            ]
             self.add(live, is_cleaned=True)
 
     @property
     def size(self) -> int:
-        return sum(each.segment.size for each in self.held.values())
+        return sum(modelled.segment.size for modelled in self.held.values())
 
     @property
     def live_share(self) -> float:
-        return sum(each.segment.live_bytes for each in self.held.values()) / max(1, self.size)
+        return sum(modelled.segment.live_bytes for modelled in self.held.values()) / max(
+            1, self.size
+        )
 
 
 def test_half_of_what_is_held_is_live_at_50_mb_per_second() -> None:

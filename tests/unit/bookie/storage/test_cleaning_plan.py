@@ -125,7 +125,7 @@ def test_runs_are_listed_in_slices_with_pauses() -> None:
         pauses: list[int] = []
         async for runs in listed.slices(newest_first=newest_first):
             asyncio.get_running_loop().call_soon(pauses.append, len(found))
-            found += [each.first_entry_id for each in runs]
+            found += [footer_run.first_entry_id for footer_run in runs]
         assert pauses == [
             0,
             *([SLICE_RUNS, 2 * SLICE_RUNS] if not newest_first else [5, SLICE_RUNS + 5]),

@@ -36,7 +36,7 @@ async def storage_of_cold_ledgers(made: Bench) -> BookieStorage:
 
 
 def cold_ledger(storage: BookieStorage) -> int:
-    return next(each for each in range(LEDGERS) if storage._ledgers.is_cold(each))
+    return next(number for number in range(LEDGERS) if storage._ledgers.is_cold(number))
 
 
 def hold_answers_of_the_index(storage: BookieStorage) -> asyncio.Event:

@@ -19,7 +19,7 @@ from tests.simulation.loop import run_simulation, simulation_loop
 from tests.support.bookie.batches import make_run, payload_of
 from tests.support.bookie.storage_fixture import SMALL, Bench, add, entries_of, read, simulate
 
-LEDGERS = [LedgerId(each) for each in range(1, 101)]
+LEDGERS = [LedgerId(number) for number in range(1, 101)]
 
 
 def count_updates(bench: Bench) -> list[int]:
@@ -69,9 +69,9 @@ def test_a_batch_is_removed_in_few_updates(transaction_runs_max: int, is_deletio
     simulate(main)
 
 
-DELETED = [LedgerId(each) for each in range(1, 11)]
-RELEASED = [LedgerId(each) for each in range(11, 21)]
-KEPT = [LedgerId(each) for each in range(21, 31)]
+DELETED = [LedgerId(number) for number in range(1, 11)]
+RELEASED = [LedgerId(number) for number in range(11, 21)]
+KEPT = [LedgerId(number) for number in range(21, 31)]
 STEPS_MAX = 400
 """More callbacks than a batch, its checkpoint and its cleaning take."""
 
@@ -165,8 +165,8 @@ def test_an_index_without_room_makes_the_batch_fail_and_the_next_one_completes_i
         store = bench.platter.stores["index"]
         store.puts_left = puts_left
         answers = await remove_some(storage)
-        assert {answers[each] for each in DELETED} == {Status.OK}
-        assert {answers[each] for each in RELEASED} == {Status.READ_ONLY}
+        assert {answers[ledger_id] for ledger_id in DELETED} == {Status.OK}
+        assert {answers[ledger_id] for ledger_id in RELEASED} == {Status.READ_ONLY}
         await check_removed(storage, answers)
         bench.platter.kill(bench.rng)
         store.puts_left = None

@@ -111,7 +111,7 @@ def test_recovery_adds_leave_room_for_fences_deletions_and_one_rewrite() -> None
                 taken += 1
                 await asyncio.sleep(0.1)
             assert taken > 10
-            used = sum(len(each.current) for each in bench.platter.names.values())
+            used = sum(len(name.current) for name in bench.platter.names.values())
             assert 300_000 - used >= bench.config.floor_bytes - 1000
             for ledger_id in range(100, 120):
                 fenced = await storage.fence(LedgerId(ledger_id), KEY)
@@ -270,7 +270,7 @@ def test_an_exhausted_quota_leaves_the_room_of_the_reserve_to_fences(free_bytes:
         running = asyncio.create_task(storage.background())
         await asyncio.sleep(30)
         assert "log/reserve" in bench.platter.names
-        used = sum(len(each.current) for each in bench.platter.names.values())
+        used = sum(len(name.current) for name in bench.platter.names.values())
         bench.faults.capacity_bytes, disk.free_bytes = used + 20_000, free_bytes
         for round_number in range(3):
             # Recovery adds leave room for fences, also when trials of the disk have failed.

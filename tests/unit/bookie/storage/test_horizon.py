@@ -184,7 +184,9 @@ def test_the_horizon_is_there_before_a_tombstone_is_gone() -> None:
         async def trim_tombstones(ledger_ids: Sequence[int]) -> int:
             count = await trim(ledger_ids)
             storage._ledgers._recent_tombstones.clear()
-            adds = [add(storage, make_run(each, 0, 1), recovery=True) for each in ledger_ids]
+            adds = [
+                add(storage, make_run(ledger_id, 0, 1), recovery=True) for ledger_id in ledger_ids
+            ]
             statuses.extend(await asyncio.gather(*adds))
             return count
 

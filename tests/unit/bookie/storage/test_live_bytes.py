@@ -23,7 +23,9 @@ LARGE = dataclasses.replace(SMALL, segment_bytes_max=20_000, checkpoint_log_byte
 def below_mark(storage: BookieStorage) -> list[Segment]:
     mark_segment = records.segment_of(storage._index.meta.mark_lsn)
     found = storage._segments.by_number.values()
-    return [each for each in found if each.number < mark_segment and not each.is_damaged]
+    return [
+        segment for segment in found if segment.number < mark_segment and not segment.is_damaged
+    ]
 
 
 async def live_share(storage: BookieStorage, segment: Segment) -> float:

@@ -61,7 +61,7 @@ async def test_control_work_does_not_wait_for_cold_reads(
 
     try:
         await asyncio.wait_for(control(), DEADLINE_S)
-        assert not any(each.done() for each in reads)
+        assert not any(task.done() for task in reads)
     finally:
         may_read.set()
     assert [bytes(each) for each in await asyncio.gather(*reads)] == [b"0123"] * len(reads)

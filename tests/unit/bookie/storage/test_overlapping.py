@@ -65,7 +65,7 @@ class Storage:
         self.woken += 1
 
     def unanswered(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(context=each) for each in [None, *self.items]]
+        return [SimpleNamespace(context=item) for item in [None, *self.items]]
 
     async def barrier(self) -> None:
         self.barriers += 1
@@ -132,7 +132,7 @@ def test_the_same_entries_again_are_ok() -> None:
 
 @pytest.mark.parametrize("changed", range(4))
 def test_another_length_or_other_bytes_are_a_conflict(changed: int) -> None:
-    payloads = [payload_of(7, 2 + each) for each in range(4)]
+    payloads = [payload_of(7, 2 + number) for number in range(4)]
     for other in (payloads[changed] + b"x", bytes(len(payloads[changed]))):
         batch = make_batch(7, 2, [*payloads[:changed], other, *payloads[changed + 1 :]])
         assert Storage(make_run(7, 0, 9)).answer(batch) == [Status.CONFLICT]

@@ -160,7 +160,7 @@ async def test_a_start_with_an_unreadable_sector_is_in_limbo(
     monkeypatch.setattr(os, "pread", pread)
     storage = await open_storage(tmp_path / "new")
     assert storage.statistics().is_limbo
-    found = [(await read(storage, 7, each, each)).status for each in range(ENTRIES)]
+    found = [(await read(storage, 7, number, number)).status for number in range(ENTRIES)]
     assert set(found) == {Status.OK, Status.UNKNOWN}
     assert found.count(Status.UNKNOWN) < ENTRIES / 2
     await storage.close()

@@ -47,7 +47,7 @@ def test_late_adds_are_fenced_negatives_are_unknown_and_a_repair_is_accepted() -
         assert not await storage.is_released(L)
         for _ in range(2):
             entries = entries_of(await read(storage, 7, 3, 9))
-            assert entries == {each: payload_of(7, each) for each in range(3, 10)}
+            assert entries == {number: payload_of(7, number) for number in range(3, 10)}
             assert (await read(storage, 7, 2, 2)).status is Status.UNKNOWN
             assert (await read(storage, 7, 10, 10)).status is Status.UNKNOWN
             assert await add(storage, make_run(7, 25, 1)) is Status.FENCED

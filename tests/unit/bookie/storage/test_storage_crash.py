@@ -193,7 +193,7 @@ async def rot(bench: Bench, storage: BookieStorage) -> None:
     """
     begun = records.segment_of(storage.statistics().checkpoint_mark)
     logs = sorted(each for each in bench.platter.names if each.endswith(".log"))
-    names = [each for each in logs if int(Path(each).stem, 16) < begun]
+    names = [log for log in logs if int(Path(log).stem, 16) < begun]
     contents = [bench.platter.names[each] for each in names]
     sizes = {n: min(len(c.current), len(c.durable)) for n, c in zip(names, contents, strict=True)}
     if any(sizes.values()):

@@ -48,7 +48,7 @@ def test_each_change_is_reported_once_and_its_end_with_its_duration() -> None:
     clock.now_s += 3
     writability.begin(Reason.DISK_HIGH_MARK, "97 %")
     clock.now_s += 4
-    assert [each.text for each in writability.conditions()] == ["97 %"]
+    assert [condition.text for condition in writability.conditions()] == ["97 %"]
     writability.end(Reason.DISK_HIGH_MARK)
     writability.end(Reason.DISK_HIGH_MARK)
     assert seen == [("disk-high-mark", False, None), ("disk-high-mark", True, 7.0)]
@@ -63,7 +63,7 @@ def test_a_bookie_is_writable_only_when_the_last_reason_has_ended() -> None:
     writability.end(Reason.DISK_FULL, where="log")
     assert not writability.is_writable
     assert writability.has(Reason.DISK_FULL)
-    assert [each.where for each in writability.conditions()] == ["index"]
+    assert [condition.where for condition in writability.conditions()] == ["index"]
     writability.end(Reason.DISK_FULL, where="index")
     assert writability.is_writable
     assert [is_writable for _, is_writable, _ in seen] == [False] * 5 + [True]
@@ -147,11 +147,11 @@ def test_limbo_that_is_stored_is_a_reason_again_after_a_restart() -> None:
         await storage.checkpoint()
         await storage._index.set_flags(FLAG_LIMBO | FLAG_FENCES_LOST)
         storage = await bench.reopen(storage)
-        reasons = [each.reason for each in storage.writability.conditions()]
+        reasons = [condition.reason for condition in storage.writability.conditions()]
         assert reasons == [Reason.LIMBO, Reason.FENCES_LOST]
         assert not storage.is_writable
         storage.writability.explain_loss("the directory is an old copy")
-        texts = [each.text for each in storage.writability.conditions()]
+        texts = [condition.text for condition in storage.writability.conditions()]
         assert texts == ["the directory is an old copy"] * 2
 
     simulate(main)

@@ -54,16 +54,18 @@ class Lists:
         request = CreateAclsRequest(creations=list(creations))
         answer = await self.ask(ApiKey.CREATE_ACLS, request, version)
         assert isinstance(answer, CreateAclsResponse)
-        assert all(bool(each.error_code) == bool(each.error_message) for each in answer.results)
-        return [each.error_code for each in answer.results]
+        assert all(
+            bool(result.error_code) == bool(result.error_message) for result in answer.results
+        )
+        return [result.error_code for result in answer.results]
 
     async def delete(self, *filters: Filter, version: int = 3) -> list[tuple[int, list[str]]]:
         request = DeleteAclsRequest(filters=list(filters))
         answer = await self.ask(ApiKey.DELETE_ACLS, request, version)
         assert isinstance(answer, DeleteAclsResponse)
         return [
-            (each.error_code, [acl.resource_name for acl in each.matching_acls])
-            for each in answer.filter_results
+            (result.error_code, [acl.resource_name for acl in result.matching_acls])
+            for result in answer.filter_results
         ]
 
     async def describe(self, wanted: DescribeAclsRequest, version: int = 3) -> DescribeAclsResponse:
@@ -128,8 +130,8 @@ async def test_lists_are_created_described_and_deleted(lists: Lists, version: in
     answer = await lists.describe(wanted(), version)
     assert answer.error_code == ErrorCode.NONE
     shown = {
-        (each.resource_name, each.pattern_type): [acl.operation for acl in each.acls]
-        for each in answer.resources
+        (resource.resource_name, resource.pattern_type): [acl.operation for acl in resource.acls]
+        for resource in answer.resources
     }
     assert shown == {("a", LITERAL): [READ, WRITE], ("b", PREFIXED): [READ]}
     (acl,) = answer.resources[1].acls

@@ -49,8 +49,12 @@ async def test_settings_without_effect_are_stored_and_shown_as_such(
     request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
     shown = {
-        each.name: (each.value, each.config_source, str(each.documentation).startswith(NO_EFFECT))
-        for each in answer.results[0].configs
+        config.name: (
+            config.value,
+            config.config_source,
+            str(config.documentation).startswith(NO_EFFECT),
+        )
+        for config in answer.results[0].configs
     }
     assert shown == {
         "min.compaction.lag.ms": ("90000000", 1, True),
@@ -77,7 +81,7 @@ async def test_named_settings_are_shown_and_no_names_mean_all(admin: Admin) -> N
         )
         request = DescribeConfigsRequest(resources=[resource])
         answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse, 4)
-        shown[count] = [each.name for each in answer.results[0].configs]
+        shown[count] = [config.name for config in answer.results[0].configs]
 
     assert shown[1] == ["segment.ms"]
     assert shown[2] == shown[3]

@@ -30,5 +30,7 @@ async def test_resources_with_settings_are_listed(
     answer = await admin.ask(key, request, ListConfigResourcesResponse, version)
     code = ErrorCode.UNSUPPORTED_VERSION if expected is None else ErrorCode.NONE
     assert answer.error_code == code
-    found = [(each.resource_type, each.resource_name) for each in answer.config_resources]
+    found = [
+        (resource.resource_type, resource.resource_name) for resource in answer.config_resources
+    ]
     assert found == (expected or [])

@@ -26,7 +26,9 @@ async def elect(
     request = ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1000)
     answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse, version)
     return [
-        each.error_code for row in answer.replica_election_results for each in row.partition_result
+        partition_result.error_code
+        for row in answer.replica_election_results
+        for partition_result in row.partition_result
     ]
 
 
@@ -46,7 +48,7 @@ async def test_preferred_leaders_are_elected(setting: Setting, admin: Admin, ver
 
     assert await elect(admin, 0, version=version) == [0]
 
-    assert admin.broker.leaders("a") == [each.preferred for each in record.partitions]
+    assert admin.broker.leaders("a") == [partition.preferred for partition in record.partitions]
 
 
 async def test_an_election_for_all_answers_only_needed_elections(admin: Admin) -> None:

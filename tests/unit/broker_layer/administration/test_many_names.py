@@ -68,7 +68,7 @@ def _settings(*names: str) -> DescribeConfigsRequest:
     kind = DescribeConfigsRequest.DescribeConfigsResource
     return DescribeConfigsRequest(
         resources=[
-            kind(resource_type=2, resource_name=each, configuration_keys=None) for each in names
+            kind(resource_type=2, resource_name=name, configuration_keys=None) for name in names
         ]
     )
 
@@ -102,24 +102,24 @@ async def test_other_work_runs_meanwhile(
         await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
     elif api == "changes":
         row = AlterConfigsRequest.AlterConfigsResource
-        rows = [row(resource_type=2, resource_name=each, configs=[]) for each in NAMES]
+        rows = [row(resource_type=2, resource_name=name, configs=[]) for name in NAMES]
         change = AlterConfigsRequest(resources=rows, validate_only=True)
         await admin.ask(ApiKey.ALTER_CONFIGS, change, AlterConfigsResponse)
     elif api == "creations":
         at_once = "broker_layer.administration.topic_admin.CHANGES_AT_ONCE_MAX"
         monkeypatch.setattr(at_once, len(NAMES))
-        await admin.create(*[topic(each, replication=9) for each in NAMES])
+        await admin.create(*[topic(name, replication=9) for name in NAMES])
     elif api == "moves":
         moved = AlterPartitionReassignmentsRequest.ReassignableTopic
         moves = AlterPartitionReassignmentsRequest(
-            timeout_ms=1_000, topics=[moved(name=each, partitions=[]) for each in NAMES]
+            timeout_ms=1_000, topics=[moved(name=name, partitions=[]) for name in NAMES]
         )
         key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
         await admin.ask(key, moves, AlterPartitionReassignmentsResponse)
     elif api == "partitions":
         kind = DescribeTopicPartitionsRequest.TopicRequest
         asked = DescribeTopicPartitionsRequest(
-            topics=[kind(name=each) for each in NAMES], response_partition_limit=10, cursor=None
+            topics=[kind(name=name) for name in NAMES], response_partition_limit=10, cursor=None
         )
         key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
         await admin.ask(key, asked, DescribeTopicPartitionsResponse)
@@ -152,7 +152,7 @@ async def test_other_work_runs_while_new_partitions_are_planned(
     monkeypatch.setattr(at_once, len(NAMES))
     grown = CreatePartitionsRequest.CreatePartitionsTopic
     request = CreatePartitionsRequest(
-        topics=[grown(name=each, count=2, assignments=None) for each in NAMES],
+        topics=[grown(name=name, count=2, assignments=None) for name in NAMES],
         timeout_ms=1_000,
         validate_only=False,
     )
@@ -201,7 +201,7 @@ async def test_other_work_runs_during_elections(
 ) -> None:
     monkeypatch.setattr(turns, "TURN_S", -1.0)
     named = ElectLeadersRequest.TopicPartitions
-    rows = [named(topic=each, partitions=[0]) for each in NAMES]
+    rows = [named(topic=name, partitions=[0]) for name in NAMES]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1_000)
     ticks = Ticks()
     answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
@@ -215,24 +215,24 @@ async def test_a_request_looks_up_a_bounded_number_of_topics(
     monkeypatch.setattr(topic_changes, "LOOK_UPS_MAX", 3)
     await admin.create(topic("known"))
     found = await admin.metadata(*NAMES, "known", creates=False)
-    codes = {str(each.name): each.error_code for each in found.topics}
+    codes = {str(response_topic.name): response_topic.error_code for response_topic in found.topics}
     assert codes == {**dict.fromkeys(NAMES, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "known": 0}
     assert list(admin.broker.changes._missed_s) == NAMES[:3]
 
 
 async def test_a_topic_that_is_named_with_several_ids_is_described_once(admin: Admin) -> None:
     await admin.create(topic("a"))
-    asked = [AskedTopic(name="a", topic_id=UUID(int=each)) for each in range(5)]
+    asked = [AskedTopic(name="a", topic_id=UUID(int=number)) for number in range(5)]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     answer = await admin.ask(ApiKey.METADATA, request, MetadataResponse)
-    assert [each.name for each in answer.topics] == ["a"]
+    assert [response_topic.name for response_topic in answer.topics] == ["a"]
 
 
 async def test_a_resource_that_is_named_several_times_is_described_once(admin: Admin) -> None:
     await admin.create(topic("a"))
     request = _settings("a", "a", "b")
     answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse)
-    assert [each.resource_name for each in answer.results] == ["a", "b"]
+    assert [result.resource_name for result in answer.results] == ["a", "b"]
 
 
 async def test_a_change_of_settings_looks_up_a_bounded_number_of_topics(
@@ -263,12 +263,12 @@ async def test_a_resource_that_is_named_several_times_is_not_altered(admin: Admi
 async def _altered(admin: Admin, *names: str) -> list[int]:
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     step = kind.AlterableConfig(name="retention.ms", config_operation=0, value="1000")
-    rows = [kind(resource_type=2, resource_name=each, configs=[step]) for each in names]
+    rows = [kind(resource_type=2, resource_name=name, configs=[step]) for name in names]
     request = IncrementalAlterConfigsRequest(resources=rows, validate_only=False)
     key = ApiKey.INCREMENTAL_ALTER_CONFIGS
     answer = await admin.ask(key, request, IncrementalAlterConfigsResponse)
-    assert [each.resource_name for each in answer.responses] == list(names)
-    return [each.error_code for each in answer.responses]
+    assert [response.resource_name for response in answer.responses] == list(names)
+    return [response.error_code for response in answer.responses]
 
 
 async def test_all_partitions_of_a_topic_are_reassigned_in_one_step(
@@ -284,12 +284,14 @@ async def test_all_partitions_of_a_topic_are_reassigned_in_one_step(
     monkeypatch.setattr(TopicRecord, "with_preferred", counted)
     moved = AlterPartitionReassignmentsRequest.ReassignableTopic
     partitions = [
-        moved.ReassignablePartition(partition_index=each, replicas=[1]) for each in range(20)
+        moved.ReassignablePartition(partition_index=number, replicas=[1]) for number in range(20)
     ]
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=1_000, topics=[moved(name="a", partitions=partitions)]
     )
     key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     answer = await admin.ask(key, request, AlterPartitionReassignmentsResponse)
-    assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.NONE] * 20
+    assert [partition.error_code for partition in answer.responses[0].partitions] == [
+        ErrorCode.NONE
+    ] * 20
     assert set(steps) == {20}, "each copies all partitions of the topic"

@@ -46,8 +46,8 @@ async def alter(
     assert answer.error_code == ErrorCode.NONE
     (changed,) = answer.responses
     return {
-        each.partition_index: (ErrorCode(each.error_code), each.error_message)
-        for each in changed.partitions
+        partition.partition_index: (ErrorCode(partition.error_code), partition.error_message)
+        for partition in changed.partitions
     }
 
 
@@ -59,15 +59,17 @@ async def listed(admin: Admin, topics: list[Asked] | None = None) -> list[Row]:
     assert answer.error_code == ErrorCode.NONE
     rows: list[Row] = []
     for found in answer.topics:
-        for each in found.partitions:
-            adding, removing = list(each.adding_replicas), list(each.removing_replicas)
-            assert list(each.replicas)[: len(adding + removing)] == adding + removing
-            rows.append((found.name, each.partition_index, adding, removing))
+        for partition in found.partitions:
+            adding, removing = list(partition.adding_replicas), list(partition.removing_replicas)
+            assert list(partition.replicas)[: len(adding + removing)] == adding + removing
+            rows.append((found.name, partition.partition_index, adding, removing))
     return rows
 
 
 def leaders(broker: Broker, name: str) -> list[tuple[int, int]]:
-    return [(each.preferred, each.leader) for each in broker.view.topics[name].partitions]
+    return [
+        (partition.preferred, partition.leader) for partition in broker.view.topics[name].partitions
+    ]
 
 
 @pytest.fixture

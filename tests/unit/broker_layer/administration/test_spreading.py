@@ -61,11 +61,14 @@ class LatePeer(Peers):
 
     async def _answer(self, request: ApiMessage, version: int) -> ApiMessage:
         if isinstance(request, DescribeConfigsRequest):
-            self.topics_asked += [each.resource_name for each in request.resources]
+            self.topics_asked += [resource.resource_name for resource in request.resources]
             key = ApiKey.DESCRIBE_CONFIGS
             return await self.other.ask(key, request, DescribeConfigsResponse, version)
         assert isinstance(request, MetadataRequest)
-        topics = [AskedTopic(name=each.name, topic_id=NO_ID) for each in request.topics or ()]
+        topics = [
+            AskedTopic(name=request_topic.name, topic_id=NO_ID)
+            for request_topic in request.topics or ()
+        ]
         asking = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         return await self.other.ask(ApiKey.METADATA, asking, MetadataResponse, version)
 

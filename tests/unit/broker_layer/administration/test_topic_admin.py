@@ -31,7 +31,7 @@ async def test_topics_are_created_in_every_version(admin: Admin, version: int) -
     assert len(record.partitions) == 3
     if version >= 5:
         assert (answer.num_partitions, answer.replication_factor) == (3, 2)
-        assert any(each.name == "retention.ms" for each in answer.configs or [])
+        assert any(config.name == "retention.ms" for config in answer.configs or [])
     if version >= 7:
         assert answer.topic_id.bytes == record.topic_id
 
@@ -85,8 +85,8 @@ async def test_each_refusal_has_its_code(admin: Admin, wanted: Creatable, code: 
 async def test_a_request_adds_a_bounded_number_of_partitions(admin: Admin) -> None:
     """Else 200 KB, which only ask whether topics could be created, take gigabytes."""
     sizes = {"a": PARTITIONS_MAX - 1, "b": 2, "c": 1, "d": 1}
-    planned = await admin.create(*[topic(*each) for each in sizes.items()], is_dry=True)
-    assert [each.error_code for each in planned] == [
+    planned = await admin.create(*[topic(*size) for size in sizes.items()], is_dry=True)
+    assert [topic_result.error_code for topic_result in planned] == [
         ErrorCode.NONE,
         ErrorCode.POLICY_VIOLATION,
         ErrorCode.NONE,
@@ -95,18 +95,20 @@ async def test_a_request_adds_a_bounded_number_of_partitions(admin: Admin) -> No
     await admin.create(*[topic(name) for name in sizes])
     grown = CreatePartitionsRequest.CreatePartitionsTopic
     request = CreatePartitionsRequest(
-        topics=[grown(name=each, count=1 + sizes[each], assignments=None) for each in sizes],
+        topics=[grown(name=size, count=1 + sizes[size], assignments=None) for size in sizes],
         timeout_ms=1_000,
         validate_only=True,
     )
     answer = await admin.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
-    assert [each.error_code for each in answer.results] == [each.error_code for each in planned]
+    assert [result.error_code for result in answer.results] == [
+        topic_result.error_code for topic_result in planned
+    ]
 
 
 async def test_a_duplicate_name_is_refused_and_others_are_created(admin: Admin) -> None:
     answers = await admin.create(topic("a"), topic("b"), topic("a", 2))
 
-    assert sorted((each.name, each.error_code) for each in answers) == [
+    assert sorted((answer.name, answer.error_code) for answer in answers) == [
         ("a", ErrorCode.INVALID_REQUEST),
         ("b", ErrorCode.NONE),
     ]
@@ -152,7 +154,7 @@ async def test_topics_are_deleted_by_name_and_by_id(admin: Admin) -> None:
 
     answer = await admin.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse)
 
-    assert [(each.name, each.error_code) for each in answer.responses] == [
+    assert [(response.name, response.error_code) for response in answer.responses] == [
         ("a", ErrorCode.NONE),
         ("b", ErrorCode.NONE),
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -171,7 +173,10 @@ async def test_old_versions_delete_by_name(admin: Admin, version: int) -> None:
 
     answer = await admin.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse, version)
 
-    assert [(each.name, each.error_code) for each in answer.responses] == [("a", 0), ("b", 3)]
+    assert [(response.name, response.error_code) for response in answer.responses] == [
+        ("a", 0),
+        ("b", 3),
+    ]
 
 
 async def test_a_duplicate_topic_gets_no_partitions(admin: Admin) -> None:
@@ -180,7 +185,7 @@ async def test_a_duplicate_topic_gets_no_partitions(admin: Admin) -> None:
     rows = [asked(name="a", count=count, assignments=None) for count in (3, 4)]
     request = CreatePartitionsRequest(topics=rows, timeout_ms=1000, validate_only=False)
     answer = await admin.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
-    found = [(each.name, each.error_code) for each in answer.results]
+    found = [(result.name, result.error_code) for result in answer.results]
     assert found == [("a", ErrorCode.INVALID_REQUEST)]
     assert len(admin.broker.view.topics["a"].partitions) == 2
 
@@ -200,7 +205,7 @@ async def test_partitions_are_added(admin: Admin, version: int) -> None:
     )
     answer = await admin.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse, version)
 
-    assert [each.error_code for each in answer.results] == [0, 3]
+    assert [result.error_code for result in answer.results] == [0, 3]
     assert len(admin.broker.view.topics["a"].partitions) == 4
     for row, code in (
         (asked(name="a", count=4, assignments=None), ErrorCode.INVALID_PARTITIONS),
@@ -249,7 +254,7 @@ async def test_a_plan_is_checked_against_the_partitions_at_storing(
         await other.add_partitions("a", 2, [2])
     assert caught.value.code is ErrorCode.INVALID_PARTITIONS
     record = await other.add_partitions("a", 4, [2, 2, 2])
-    assert [each.leader for each in record.partitions[3:]] == [2]
+    assert [partition.leader for partition in record.partitions[3:]] == [2]
 
 
 async def test_a_plan_is_not_applied_to_a_new_topic_of_the_same_name(
@@ -278,7 +283,7 @@ async def test_topics_of_one_request_are_stored_together_and_answered_in_order(
     monkeypatch.setattr(admin.broker.topics, "create", together)
     async with asyncio.timeout(WAIT_S):
         answers = await admin.create(topic("c"), topic("a", 0), topic("b"), topic("d.e"))
-    assert [(each.name, each.error_code) for each in answers] == [
+    assert [(answer.name, answer.error_code) for answer in answers] == [
         ("c", ErrorCode.NONE),
         ("a", ErrorCode.INVALID_PARTITIONS),
         ("b", ErrorCode.NONE),
@@ -288,7 +293,7 @@ async def test_topics_of_one_request_are_stored_together_and_answered_in_order(
 
 async def test_colliding_names_in_one_request_are_refused(admin: Admin) -> None:
     answers = await admin.create(topic("a.b"), topic("a_b"))
-    assert [each.error_code for each in answers] == [
+    assert [answer.error_code for answer in answers] == [
         ErrorCode.NONE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]

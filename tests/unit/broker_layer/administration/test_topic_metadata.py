@@ -36,15 +36,15 @@ async def test_metadata_in_every_version(admin: Admin, version: int) -> None:
         await admin.metadata(version=version),
         await admin.metadata("a", "b", version=version),
     ):
-        assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [
+        assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
             (1, "host-1", 9001)
         ]
-        topics = {str(each.name): each for each in answer.topics}
+        topics = {str(response_topic.name): response_topic for response_topic in answer.topics}
         assert sorted(topics) == ["a", "b"]
         partition = topics["a"].partitions[1]
         assert (partition.error_code, partition.leader_id) == (0, 1)
         assert partition.replica_nodes == partition.isr_nodes
-        assert [each >= REPLICA_ID_FIRST for each in partition.replica_nodes] == [True]
+        assert [node >= REPLICA_ID_FIRST for node in partition.replica_nodes] == [True]
         if version >= 1:
             assert answer.controller_id == 1
         if version >= 2:
@@ -63,7 +63,7 @@ async def test_an_empty_request_is_answered_without_topics(admin: Admin) -> None
 async def test_a_duplicate_topic_is_answered_once(admin: Admin) -> None:
     await admin.create(topic("a"))
     answer = await admin.metadata("a", "b", "a", creates=False)
-    assert [each.name for each in answer.topics] == ["a", "b"]
+    assert [response_topic.name for response_topic in answer.topics] == ["a", "b"]
 
 
 async def test_a_topic_that_another_broker_has_just_created_is_looked_up(admin: Admin) -> None:
@@ -91,7 +91,9 @@ async def test_topics_are_found_by_id(admin: Admin) -> None:
 
     answer = await admin.ask(ApiKey.METADATA, request, MetadataResponse)
 
-    assert [(each.name, each.error_code) for each in answer.topics] == [
+    assert [
+        (response_topic.name, response_topic.error_code) for response_topic in answer.topics
+    ] == [
         ("a", ErrorCode.NONE),
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
@@ -99,13 +101,13 @@ async def test_topics_are_found_by_id(admin: Admin) -> None:
 
 async def test_metadata_creates_topics_if_allowed(setting: Setting, admin: Admin) -> None:
     refused = await admin.metadata("a", "a b", creates=False)
-    assert [each.error_code for each in refused.topics] == [
+    assert [response_topic.error_code for response_topic in refused.topics] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
 
     made = await admin.metadata("a", "a b")
-    assert [each.error_code for each in made.topics] == [
+    assert [response_topic.error_code for response_topic in made.topics] == [
         ErrorCode.NONE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
@@ -117,10 +119,10 @@ async def test_metadata_creates_topics_if_allowed(setting: Setting, admin: Admin
 
 
 async def test_the_cached_answer_follows_all_changes(admin: Admin) -> None:
-    assert [each.name for each in (await admin.metadata()).topics] == []
+    assert [response_topic.name for response_topic in (await admin.metadata()).topics] == []
     await admin.create(topic("a"))
-    assert [each.name for each in (await admin.metadata()).topics] == ["a"]
-    assert [each.name for each in (await admin.metadata()).topics] == ["a"]
+    assert [response_topic.name for response_topic in (await admin.metadata()).topics] == ["a"]
+    assert [response_topic.name for response_topic in (await admin.metadata()).topics] == ["a"]
 
 
 async def test_a_led_partition_shows_the_bookies_of_its_ledger(admin: Admin) -> None:
@@ -141,7 +143,7 @@ async def test_the_cluster_is_described(admin: Admin, version: int) -> None:
     )
 
     assert (answer.cluster_id, answer.controller_id) == ("cluster-1", 1)
-    assert [each.broker_id for each in answer.brokers] == [1]
+    assert [broker.broker_id for broker in answer.brokers] == [1]
 
 
 NOT_ASKED = None
@@ -240,10 +242,13 @@ async def test_log_directories_show_sizes(admin: Admin) -> None:
 
     answer = await admin.ask(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
 
-    sizes = {each.name: each.partitions[0].partition_size for each in answer.results[0].topics}
+    sizes = {
+        dirs_topic.name: dirs_topic.partitions[0].partition_size
+        for dirs_topic in answer.results[0].topics
+    }
     assert sizes["a"] > 1000
     assert sizes["b"] < 1000
     some = DescribeLogDirsRequest.DescribableLogDirTopic
     request = DescribeLogDirsRequest(topics=[some(topic="b", partitions=[0, 1])])
     answer = await admin.ask(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
-    assert [each.name for each in answer.results[0].topics] == ["b"]
+    assert [dirs_topic.name for dirs_topic in answer.results[0].topics] == ["b"]

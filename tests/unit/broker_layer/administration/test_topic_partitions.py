@@ -32,8 +32,11 @@ async def described(
 
 def places(answer: DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
     return [
-        (each.name, [partition.partition_index for partition in each.partitions])
-        for each in answer.topics
+        (
+            response_topic.name,
+            [partition.partition_index for partition in response_topic.partitions],
+        )
+        for response_topic in answer.topics
     ]
 
 
@@ -65,7 +68,7 @@ async def test_the_parts_together_are_all_partitions(
     cursor: Place | None = None
     while True:
         answer = await described(admin, *names, limit=limit, cursor=cursor)
-        part = [(name, each) for name, numbers in places(answer) for each in numbers]
+        part = [(name, number) for name, numbers in places(answer) for number in numbers]
         assert len(part) <= max(limit, 1)
         found += part
         assert len(found) <= 6
@@ -84,7 +87,9 @@ async def test_a_cursor_of_a_topic_that_is_gone_continues_behind_it(admin: Admin
 async def test_unknown_topics_are_named(admin: Admin) -> None:
     await admin.create(topic("a"))
     answer = await described(admin, "a", "none", "a b", limit=2)
-    assert [(each.name, each.error_code) for each in answer.topics] == [
+    assert [
+        (response_topic.name, response_topic.error_code) for response_topic in answer.topics
+    ] == [
         ("a", ErrorCode.NONE),
         ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

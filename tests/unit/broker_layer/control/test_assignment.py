@@ -30,7 +30,7 @@ def _applied(topics: Sequence[TopicRecord], plan: Plan) -> list[TopicRecord]:
 
 
 def _leaders(topics: Sequence[TopicRecord]) -> list[int]:
-    return [each.leader for topic in topics for each in topic.partitions]
+    return [partition.leader for topic in topics for partition in topic.partitions]
 
 
 def test_new_partitions_go_round_robin_from_the_least_loaded_broker() -> None:
@@ -89,7 +89,11 @@ def test_a_restarted_broker_gets_new_epochs_for_all_its_partitions() -> None:
     after = _applied(topics, plan_new_epochs(topics, 1))
 
     assert _leaders(after) == [1, 2, 1]
-    assert [each.leader_epoch for topic in after for each in topic.partitions] == [1, 0, 1]
+    assert [partition.leader_epoch for topic in after for partition in topic.partitions] == [
+        1,
+        0,
+        1,
+    ]
 
 
 def test_partitions_return_to_settled_preferred_brokers_some_at_a_time() -> None:

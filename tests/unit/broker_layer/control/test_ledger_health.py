@@ -37,7 +37,7 @@ async def ended(broker: Broker, count: int = 1) -> TopicLog:
 
 
 def bookie_ids(setting: Setting) -> list[BookieId]:
-    return [BookieId(each.id) for each in setting.cluster.bookies]
+    return [BookieId(bookie.id) for bookie in setting.cluster.bookies]
 
 
 async def look(broker: Broker) -> None:
@@ -83,7 +83,7 @@ async def test_an_ended_ledger_that_names_a_bookie_that_is_away_is_short(
     await look(broker)
 
     stored = broker.health.replicas_of(log)
-    found = {each.ledger_id: each for each in stored.shortages}
+    found = {shortage.ledger_id: shortage for shortage in stored.shortages}
     assert found[first].bookies == (members[0],)
     assert found[first].entry_count > 0
     assert found[first].size_bytes > 0
@@ -93,7 +93,7 @@ async def test_an_ended_ledger_that_names_a_bookie_that_is_away_is_short(
     assert members[0] not in stored.in_sync
     (row,) = LedPartitions(broker.manager, broker.health, lambda: 0.0).rows()
     assert (row.is_short, row.short_ledger_count) == (True, len(found))
-    assert row.short_bytes == sum(each.size_bytes for each in found.values())
+    assert row.short_bytes == sum(shortage.size_bytes for shortage in found.values())
 
     await setting.cluster.bookie(members[0]).register(setting.cluster._store)
     await until(lambda: not broker.states.any_short)
@@ -128,7 +128,9 @@ async def test_a_job_of_repair_makes_its_partition_short_unless_it_only_moves(
     job = await publish(broker, first, 0)
     await look(broker)
     stored = broker.health.replicas_of(log)
-    assert [(each.ledger_id, each.why) for each in stored.shortages] == [(first, NAMED_BY_REPAIR)]
+    assert [(shortage.ledger_id, shortage.why) for shortage in stored.shortages] == [
+        (first, NAMED_BY_REPAIR)
+    ]
     numbers, in_sync = await stored.read_numbers(Admin(broker).bookies._numbers)
     assert (numbers[-1], len(in_sync)) == (MISSING_REPLICA, len(numbers) - 1)
 
@@ -177,18 +179,23 @@ async def test_a_ledger_that_repair_may_have_changed_is_read_again(
     ledgers = LedgerStore(broker.store, Random(1), lambda: 1)
     ledger, version = await ledgers.get(first)
     ensemble = ledger.last_fragment.ensemble
-    spare = next(each for each in bookie_ids(setting) if each not in ensemble)
+    spare = next(bookie_id for bookie_id in bookie_ids(setting) if bookie_id not in ensemble)
     repaired = replace(
         ledger,
         fragments=tuple(
-            replace(one, ensemble=tuple(spare if each == members[0] else each for each in ensemble))
+            replace(
+                one,
+                ensemble=tuple(spare if bookie == members[0] else bookie for bookie in ensemble),
+            )
             for one in ledger.fragments
         ),
         update_token=UpdateToken(b"r" * 16),
     )
     await ledgers.compare_and_set(repaired, version)
     await broker.health.look()
-    assert first in [each.ledger_id for each in broker.health.replicas_of(log).shortages]
+    assert first in [shortage.ledger_id for shortage in broker.health.replicas_of(log).shortages]
     await asyncio.sleep(REREAD_S + 1.0)
     await look(broker)
-    assert first not in [each.ledger_id for each in broker.health.replicas_of(log).shortages]
+    assert first not in [
+        shortage.ledger_id for shortage in broker.health.replicas_of(log).shortages
+    ]

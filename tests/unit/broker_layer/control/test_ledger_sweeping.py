@@ -46,7 +46,7 @@ async def test_unlisted_ledgers_of_a_dead_leader_are_deleted(setting: Setting) -
     await append(after, batch(b"two"))
     assert await two.sweeper.sweep() == 0
     found, _ = await two.partitions.get(PartitionKey(record.topic_id, 0))
-    listed = [each.ledger_id for each in found.segments]
+    listed = [segment.ledger_id for segment in found.segments]
     assert sorted(await ledgers()) == sorted([*listed, ours.id])
     assert await values(after) == [(0, b"one"), (1, b"two")]
 

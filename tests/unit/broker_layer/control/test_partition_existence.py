@@ -65,7 +65,7 @@ async def test_one_read_serves_all_waiting_callers(
     await until(lambda: len(reads.sent) == 3)
     reads.sent[2].set_result(None)
     outcomes = await asyncio.gather(*failing, return_exceptions=True)
-    assert [type(each) for each in outcomes] == [StoreUnavailableError] * 2
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError] * 2
     assert len(reads.sent) == 3
     assert existence._due == existence._sent == {}
 

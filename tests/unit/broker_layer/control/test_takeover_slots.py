@@ -50,7 +50,7 @@ async def test_a_slot_is_released_once() -> None:
             entered.append(slots)
             await may_continue.wait()
 
-    holding = [asyncio.ensure_future(hold(each)) for each in (short, short, long, long)]
+    holding = [asyncio.ensure_future(hold(over_slots)) for over_slots in (short, short, long, long)]
     await until(lambda: len(entered) == 3)
     assert entered.count(long) == 1
     may_continue.set()

@@ -36,7 +36,7 @@ async def test_a_new_topic_is_led_and_written(setting: Setting) -> None:
     log = await broker.log("orders")
     await append(log, batch(b"one", b"two"))
 
-    assert [each.leader for each in record.partitions] == [1, 1]
+    assert [partition.leader for partition in record.partitions] == [1, 1]
     assert await values(log) == [(0, b"one"), (1, b"two")]
     assert broker.manager.led_count == 2 or not broker.leads("orders", 1)
 

@@ -96,7 +96,7 @@ async def test_a_name_is_free_before_the_ledgers_are_deleted(setting: Setting) -
     log = await one.log("orders")
     await append(log, batch(b"new"))
     assert await values(log) == [(0, b"new")]
-    assert log.leader_epoch > max(each.leader_epoch for each in old.partitions)
+    assert log.leader_epoch > max(partition.leader_epoch for partition in old.partitions)
 
 
 async def test_the_next_controller_deletes_what_is_left(setting: Setting) -> None:
@@ -109,8 +109,8 @@ async def test_the_next_controller_deletes_what_is_left(setting: Setting) -> Non
     two = await setting.broker(2)
     await until_lists_are_gone(two, old)
     assert await lists_of(two, new) == [0]
-    infos = [each async for each in two.client.list_ledgers()]
-    names = [str(each.metadata.get(PARTITION_METADATA)) for each in infos]
+    infos = [ledger async for ledger in two.client.list_ledgers()]
+    names = [str(info.metadata.get(PARTITION_METADATA)) for info in infos]
     assert not [name for name in names if name.startswith(old.topic_id.hex())]
 
 

@@ -96,7 +96,7 @@ def _partitions(topic_id: bytes, *numbers: int) -> tuple[Partition, ...]:
 
 
 def _sizes(targets: Targets) -> list[int]:
-    return [len(each) for each in targets.values()]
+    return [len(target) for target in targets.values()]
 
 
 @pytest.mark.parametrize("assign", [assign_range, assign_uniform])

@@ -22,7 +22,7 @@ def test_a_first_rebalance_is_not_longer_than_the_rebalance_timeout() -> None:
     assert not driver.joins
     driver.now_ms += 1
     driver.perform(driver.group.on_time(driver.moment))
-    assert [driver.joins[each].error for each in waiters] == [NONE] * 2
+    assert [driver.joins[waiter].error for waiter in waiters] == [NONE] * 2
 
 
 def test_a_first_rebalance_with_a_short_timeout_ends_with_its_first_delay() -> None:
@@ -30,7 +30,7 @@ def test_a_first_rebalance_with_a_short_timeout_ends_with_its_first_delay() -> N
     waiters = [driver.join(rebalance_ms=DELAY_MS - 1_000) for _ in range(2)]
     driver.now_ms += DELAY_MS
     driver.perform(driver.group.on_time(driver.moment))
-    assert [driver.joins[each].error for each in waiters] == [NONE] * 2
+    assert [driver.joins[waiter].error for waiter in waiters] == [NONE] * 2
 
 
 def test_an_image_has_the_time_of_its_generation() -> None:
@@ -50,7 +50,7 @@ def test_a_member_that_leaves_while_its_sync_waits_is_answered() -> None:
     driver = Driver()
     waiters = [driver.join() for _ in range(2)]
     driver.advance(DELAY_MS * 2)
-    leader, follower = (driver.joins[each].member_id for each in waiters)
+    leader, follower = (driver.joins[waiter].member_id for waiter in waiters)
     syncing = driver.sync(follower)
     driver.leave((follower, None))
     assert driver.syncs[syncing].error is UNKNOWN
@@ -64,7 +64,7 @@ def test_a_group_in_which_all_have_synced_stays_stable() -> None:
     members = driver.stable(2)
     for _ in range(REBALANCE_MS * 2 // SESSION_MS):
         driver.advance(SESSION_MS - 1)
-        assert [driver.beat(each) for each in members] == [NONE, NONE]
+        assert [driver.beat(member) for member in members] == [NONE, NONE]
     assert (driver.state(), driver.group.generation) == (GroupState.STABLE, 1)
 
 
@@ -72,7 +72,7 @@ def test_a_member_that_left_does_not_count_among_those_that_must_sync() -> None:
     driver = Driver()
     waiters = [driver.join() for _ in range(3)]
     driver.advance(DELAY_MS * 2)
-    first, second, third = (driver.joins[each].member_id for each in waiters)
+    first, second, third = (driver.joins[waiter].member_id for waiter in waiters)
     driver.leave((third, None))
     driver.join(first)
     driver.join(second)
@@ -90,7 +90,7 @@ def test_a_static_member_that_does_not_rejoin_holds_up_others_only_for_a_timeout
     driver = Driver(GroupsConfig(group_initial_rebalance_delay_ms=0))
     (static,) = driver.stable(1, instances="i")
     leaver = driver.join()
-    (dynamic,) = [each for each in driver.group.roster.members if each != static]
+    (dynamic,) = [member for member in driver.group.roster.members if member != static]
     driver.leave((dynamic, None))
     assert driver.joins[leaver].error is UNKNOWN
 

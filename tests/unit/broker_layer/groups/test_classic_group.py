@@ -22,7 +22,7 @@ def test_a_first_rebalance_waits_for_more_members() -> None:
     leader, follower = driver.joins[first], driver.joins[second]
     assert (leader.generation, follower.generation) == (1, 1)
     assert leader.leader == follower.leader == leader.member_id
-    assert [each.member_id for each in leader.members] == [leader.member_id, follower.member_id]
+    assert [member.member_id for member in leader.members] == [leader.member_id, follower.member_id]
     assert follower.members == ()
     assert leader.protocol_name == "range"
 
@@ -39,7 +39,7 @@ def test_an_assignment_takes_effect_when_it_is_stored() -> None:
     driver = Driver()
     waiters = [driver.join(), driver.join()]
     driver.advance(6_000)
-    first, second = (driver.joins[each].member_id for each in waiters)
+    first, second = (driver.joins[waiter].member_id for waiter in waiters)
     driver.is_storing = False
     follower = driver.sync(second)
     leader = driver.sync(first, assignments={first: b"1", second: b"2"})
@@ -49,7 +49,7 @@ def test_an_assignment_takes_effect_when_it_is_stored() -> None:
     assert driver.syncs[leader].assignment == b"1"
     assert driver.syncs[follower].assignment == b"2"
     assert driver.state() is GroupState.STABLE
-    assert {each.member_id: each.assignment for each in driver.images[-1].members} == {
+    assert {member.member_id: member.assignment for member in driver.images[-1].members} == {
         first: b"1",
         second: b"2",
     }
@@ -175,7 +175,7 @@ def test_a_lost_join_answer_is_repeated() -> None:
     driver = Driver()
     waiters = [driver.join(), driver.join()]
     driver.advance(6_000)
-    leader, follower = (driver.joins[each].member_id for each in waiters)
+    leader, follower = (driver.joins[waiter].member_id for waiter in waiters)
     again = driver.joins[driver.join(leader)]
     assert (again.generation, len(again.members)) == (1, 2)
     assert driver.joins[driver.join(follower)].members == ()
@@ -289,7 +289,7 @@ def test_those_that_do_not_sync_in_time_are_removed() -> None:
     driver = Driver()
     waiters = [driver.join(), driver.join()]
     driver.advance(6_000)
-    leader, follower = (driver.joins[each].member_id for each in waiters)
+    leader, follower = (driver.joins[waiter].member_id for waiter in waiters)
     driver.sync(leader)
     for _ in range(REBALANCE_MS // 5_000):
         driver.beat(leader)
@@ -322,7 +322,7 @@ def test_commit_refusals() -> None:
     assert refusal("", 0, is_transactional=True) is ErrorCode.UNKNOWN_MEMBER_ID
     waiters = [driver.join(), driver.join()]
     driver.advance(6_000)
-    first, second = (driver.joins[each].member_id for each in waiters)
+    first, second = (driver.joins[waiter].member_id for waiter in waiters)
     assert refusal(first, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert refusal(first, 1, is_transactional=True) is NONE
     driver.sync_all([first, second])
@@ -373,7 +373,7 @@ def test_the_oldest_unused_id_is_dropped_at_the_limit() -> None:
     driver = Driver()
     waiters = [driver.join(id_required=True) for _ in range(PENDING_IDS_MAX + 1)]
     assert len(driver.group.roster.pending) == PENDING_IDS_MAX
-    oldest, next_oldest = (driver.joins[each].member_id for each in waiters[:2])
+    oldest, next_oldest = (driver.joins[waiter].member_id for waiter in waiters[:2])
     assert driver.joins[driver.join(oldest)].error is ErrorCode.UNKNOWN_MEMBER_ID
     driver.join(next_oldest)
     assert list(driver.group.roster.members) == [next_oldest]

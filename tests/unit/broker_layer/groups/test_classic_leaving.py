@@ -53,7 +53,7 @@ def test_a_static_member_returns_without_a_rebalance() -> None:
     assert (answer.error, answer.generation, answer.members) == (NONE, 1, ())
     assert answer.member_id not in (leader, follower)
     assert driver.state() is GroupState.STABLE
-    assert answer.member_id in [each.member_id for each in driver.images[-1].members]
+    assert answer.member_id in [member.member_id for member in driver.images[-1].members]
     synced = driver.sync(answer.member_id, instance="i1")
     assert driver.syncs[synced].assignment == follower.encode()
     fenced = ErrorCode.FENCED_INSTANCE_ID

@@ -19,7 +19,7 @@ def completing(count: int) -> tuple[Driver, list[str]]:
     waiters = [driver.join() for _ in range(count)]
     driver.advance(6_000)
     assert driver.state() is GroupState.COMPLETING_REBALANCE
-    return driver, [driver.joins[each].member_id for each in waiters]
+    return driver, [driver.joins[waiter].member_id for waiter in waiters]
 
 
 # -- sessions --------------------------------------------------------------------------------------

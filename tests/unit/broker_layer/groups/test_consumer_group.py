@@ -308,7 +308,7 @@ def test_the_assignor_with_most_votes_is_used() -> None:
     clients.append(Client("c", topics=topics))
     driver.settle(*clients)
     assert driver.group.assignor == "range"
-    assert [len(each.owned) for each in clients] == [4, 4, 2]
+    assert [len(client.owned) for client in clients] == [4, 4, 2]
 
 
 def test_a_group_is_loaded_as_it_was_stored() -> None:
@@ -337,7 +337,7 @@ def test_a_group_is_loaded_as_it_was_stored() -> None:
     driver.advance(45_000)
     assert not driver.group.members
     (changed,) = driver.group.changed_records()
-    kinds = [type(each) for each in changed.changes]
+    kinds = [type(change) for change in changed.changes]
     assert kinds == [MemberRemoved, MemberRemoved, MemberRemoved, ConsumerGroupImage]
 
 

@@ -43,7 +43,7 @@ def member(name: str, *topics: str, pattern: str = "") -> ConsumerMember:
 
 
 def seen_by(members: Iterable[ConsumerMember]) -> dict[str, Sees]:
-    return {each.member_id: lambda _: True for each in members}
+    return {consumer_member.member_id: lambda _: True for consumer_member in members}
 
 
 def test_only_topics_with_partitions_are_read() -> None:

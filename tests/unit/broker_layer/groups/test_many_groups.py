@@ -40,7 +40,7 @@ async def _perform(world: World, work: str) -> int:
         return len(described.groups)
     deletion = DeleteGroupsRequest(groups_names=NAMES)
     deleted = await world.call(deletion, DeleteGroupsResponse)
-    codes = [each.error_code for each in deleted.results]
+    codes = [result.error_code for result in deleted.results]
     return codes.count(ErrorCode.GROUP_ID_NOT_FOUND)
 
 

@@ -84,18 +84,20 @@ class _ClassicHistory:
         self.generation = group.generation
         assert (group.roster.leader_id in members) == bool(members), "one leader, a member"
         assert (group.state is GroupState.EMPTY) <= (not members)
-        instances = [each.instance_id for each in members.values() if each.instance_id]
+        instances = [member.instance_id for member in members.values() if member.instance_id]
         assert len(instances) == len(set(instances)), "one member for an instance"
         if group.state is GroupState.STABLE:
             assert group.protocol_name in group.roster.common_protocols()
             stored = self.driver.images[-1]
             assert stored.generation == group.generation, "stored before it is stable"
-            assert all(each.assignment in (b"", *self._ids()) for each in members.values())
-        waiting = [each.join_waiter for each in members.values() if each.join_waiter is not None]
+            assert all(member.assignment in (b"", *self._ids()) for member in members.values())
+        waiting = [
+            member.join_waiter for member in members.values() if member.join_waiter is not None
+        ]
         assert sorted(waiting) == sorted(self.joining), "what is not answered is parked"
 
     def _ids(self) -> list[bytes]:
-        return [each.assignment for each in self.driver.images[-1].members]
+        return [member.assignment for member in self.driver.images[-1].members]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -167,12 +169,14 @@ class _ConsumerHistory:
         group = self.driver.group
         assert group.epoch >= max(self.epoch, group.assignment_epoch)
         self.epoch = group.epoch
-        owned = [p for each in group.members.values() for p in (*each.assigned, *each.revoking)]
+        owned = [
+            p for member in group.members.values() for p in (*member.assigned, *member.revoking)
+        ]
         assert len(owned) == len(set(owned)), "one owner, including revoking members"
-        targets = [p for each in group.members.values() for p in each.target]
+        targets = [p for member in group.members.values() for p in member.target]
         assert len(targets) == len(set(targets)), "one target"
-        live = [each for each in self.clients if each.member_id in group.members]
-        read = [p for each in live if each.epoch > 0 for p in each.owned]
+        live = [client for client in self.clients if client.member_id in group.members]
+        read = [p for client in live if client.epoch > 0 for p in client.owned]
         assert len(read) == len(set(read)), "no two members that are in read one partition"
 
     def settle(self) -> None:
@@ -243,12 +247,12 @@ def _random_records(rng: Random, shard: GroupShard) -> list[GroupRecord]:
 
 def _shown(shard: GroupShard) -> dict[tuple[str, str, int], tuple[int, bool]]:
     return {
-        (group_id, each.topic, each.partition): (
-            each.committed.offset,
-            offsets.is_pending((each.topic, each.partition)),
+        (group_id, offset.topic, offset.partition): (
+            offset.committed.offset,
+            offsets.is_pending((offset.topic, offset.partition)),
         )
         for group_id, offsets in shard.offsets.groups.items()
-        for each in offsets.all()
+        for offset in offsets.all()
     }
 
 

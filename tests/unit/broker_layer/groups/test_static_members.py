@@ -11,9 +11,9 @@ def test_a_member_that_returns_begins_its_session_and_is_stored_again() -> None:
     driver.advance(SESSION_MS - 1)
     new = [driver.join(instance=each, client="other") for each in ("i0", "i1")]
     driver.advance(SESSION_MS - 1)
-    members = [driver.joins[each].member_id for each in new]
+    members = [driver.joins[waiter].member_id for waiter in new]
     assert list(driver.group.roster.members) == members
-    assert [each.client_id for each in driver.images[-1].members] == ["other"] * 2
+    assert [member.client_id for member in driver.images[-1].members] == ["other"] * 2
 
 
 def test_a_sync_of_the_old_id_is_fenced() -> None:
@@ -60,7 +60,7 @@ def test_a_member_that_dies_after_a_long_sync_is_removed() -> None:
     driver = Driver()
     waiters = [driver.join(instance=each) for each in ("i0", "i1")]
     driver.advance(6_000)
-    leader, member = (driver.joins[each].member_id for each in waiters)
+    leader, member = (driver.joins[waiter].member_id for waiter in waiters)
     waiting = driver.sync(member, instance="i1")
     for _ in range(4):  # the leader lives, and takes longer than a session to assign
         driver.advance(SESSION_MS // 2)
@@ -77,7 +77,7 @@ def test_a_member_that_dies_after_a_refused_store_is_removed() -> None:
     driver = Driver()
     waiters = [driver.join(instance=each) for each in ("i0", "i1")]
     driver.advance(6_000)
-    leader, member = (driver.joins[each].member_id for each in waiters)
+    leader, member = (driver.joins[waiter].member_id for waiter in waiters)
     driver.is_storing = False
     driver.sync(member, instance="i1")
     driver.sync(leader, instance="i0")
@@ -92,7 +92,7 @@ def test_a_group_looks_for_absent_members_once_in_a_while_whatever_their_timeout
     driver = Driver()
     waiters = [driver.join(), driver.join(instance="i1", rebalance_ms=0)]
     driver.advance(6_000)
-    leader, member = (driver.joins[each].member_id for each in waiters)
+    leader, member = (driver.joins[waiter].member_id for waiter in waiters)
     driver.sync(member, instance="i1")
     driver.sync(leader)
     driver.leave((leader, None))

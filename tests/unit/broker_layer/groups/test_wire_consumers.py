@@ -160,7 +160,9 @@ async def test_invalid_requests_are_refused() -> None:
             await send(world, topics=orders, timeout_ms=-1),
             await send(world, topics=orders, owned=[1]),
         ]
-        assert [each.error_code for each in wrong] == [ErrorCode.INVALID_REQUEST] * len(wrong)
+        assert [response.error_code for response in wrong] == [ErrorCode.INVALID_REQUEST] * len(
+            wrong
+        )
         odd = await send(world, topics=orders, assignor="mine")
         assert odd.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
         bad = await send(world, pattern="(")
@@ -219,7 +221,7 @@ async def test_groups_are_described_listed_and_deleted() -> None:
         described = await world.call(classic, DescribeGroupsResponse, version=6)
         assert described.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
         listed = await world.call(ListGroupsRequest(types_filter=["consumer"]), ListGroupsResponse)
-        assert [(each.group_id, each.group_state) for each in listed.groups] == [("g", "Stable")]
+        assert [(group.group_id, group.group_state) for group in listed.groups] == [("g", "Stable")]
         deleting = DeleteGroupsRequest(groups_names=["g"])
         refused = await world.call(deleting, DeleteGroupsResponse)
         assert refused.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
@@ -316,7 +318,10 @@ async def test_a_new_topic_reaches_its_subscribers() -> None:
         world.topics.put("ovens", 1)
         answered = await send(world, epoch=1, timeout_ms=-1, owned=[0, 1, 2, 3])
         assert answered.assignment is not None
-        assert sum(len(each.partitions) for each in answered.assignment.topic_partitions) == 7
+        assert (
+            sum(len(partition.partitions) for partition in answered.assignment.topic_partitions)
+            == 7
+        )
 
 
 async def test_nothing_is_assigned_before_the_topics_are_known() -> None:

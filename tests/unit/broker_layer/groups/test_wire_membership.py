@@ -254,8 +254,8 @@ async def test_groups_are_described_listed_and_deleted() -> None:
             groups=["g", "simple", "none", "g"], include_authorized_operations=True
         )
         described = (await world.call(request, DescribeGroupsResponse, version=6)).groups
-        assert [each.group_state for each in described] == ["Stable", "Empty", "Dead"]
-        assert [each.error_code for each in described] == [0, 0, ErrorCode.GROUP_ID_NOT_FOUND]
+        assert [group.group_state for group in described] == ["Stable", "Empty", "Dead"]
+        assert [group.error_code for group in described] == [0, 0, ErrorCode.GROUP_ID_NOT_FOUND]
         assert described[0].authorized_operations == {3, 6, 8, 10, 11}
         assert described[0].protocol_data == "range"
         shown = described[0].members[0]
@@ -271,7 +271,7 @@ async def test_groups_are_described_listed_and_deleted() -> None:
             assert (answer.groups[0].error_code, answer.groups[0].group_state) == (0, "Dead")
         deleting = DeleteGroupsRequest(groups_names=["g", "simple"])
         deleted = await world.call(deleting, DeleteGroupsResponse)
-        assert [each.error_code for each in deleted.results] == [ErrorCode.NON_EMPTY_GROUP, 0]
+        assert [result.error_code for result in deleted.results] == [ErrorCode.NON_EMPTY_GROUP, 0]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ async def test_groups_are_listed_by_state_and_type(
         await bring_up(world)
         request = ListGroupsRequest(states_filter=states, types_filter=types)
         listed = (await world.call(request, ListGroupsResponse)).groups
-        assert sorted(each.group_id for each in listed) == expected
+        assert sorted(group.group_id for group in listed) == expected
         for version in range(5):
             await world.call(ListGroupsRequest(), ListGroupsResponse, version=version)
 
@@ -310,7 +310,7 @@ async def test_offsets_of_subscribed_topics_stay() -> None:
         assert await fetch(world) == (5, ErrorCode.NONE)
         offsets = world.coordinator.host_at(0).shard.offsets.of("g")
         assert offsets is not None
-        assert [each.topic for each in offsets.all()] == ["orders"]
+        assert [offset.topic for offset in offsets.all()] == ["orders"]
         await leave(world, member)
         world.wall_ms += 999
         await world.coordinator.expire()

@@ -122,10 +122,16 @@ async def test_all_offsets_of_several_groups_are_fetched_at_once() -> None:
         request = OffsetFetchRequest(groups=[asked(group_id=g, topics=None) for g in "abca"])
         answer = await world.call(request, OffsetFetchResponse, version=8)
         shown = [
-            (group.group_id, topic.name, each.partition_index, each.committed_offset, each.metadata)
+            (
+                group.group_id,
+                topic.name,
+                partition.partition_index,
+                partition.committed_offset,
+                partition.metadata,
+            )
             for group in answer.groups
             for topic in group.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
         assert shown == [("a", "orders", 0, 1, ""), ("b", "other", 1, 2, "note")]
 
@@ -314,7 +320,7 @@ async def test_offsets_of_a_topic_missing_twice_are_removed() -> None:
         assert await fetch(world) == (-1, ErrorCode.NONE)
         offsets = world.coordinator.host_at(0).shard.offsets.of("g")
         assert offsets is not None
-        assert [each.topic for each in offsets.all()] == ["other"]
+        assert [offset.topic for offset in offsets.all()] == ["other"]
 
 
 async def test_offsets_of_simple_consumers_expire_by_their_commits() -> None:
@@ -352,7 +358,7 @@ async def test_a_deleted_group_loses_its_offsets() -> None:
         await commit(world, 5)
         deleting = DeleteGroupsRequest(groups_names=["g", "none"])
         answer = await world.call(deleting, DeleteGroupsResponse)
-        errors = [each.error_code for each in answer.results]
+        errors = [result.error_code for result in answer.results]
         assert errors == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
         records = world.records
     async with open_world(records=records) as again:

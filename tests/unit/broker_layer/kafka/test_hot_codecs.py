@@ -68,10 +68,19 @@ def test_produce_requests(version: int) -> None:
         assert found.transactional_id == theirs.transactional_id
         assert (found.acks, found.timeout_ms) == (theirs.acks, theirs.timeout_ms)
         assert [
-            (topic.name, [(each.partition, each.records) for each in topic.partitions])
+            (
+                topic.name,
+                [(partition.partition, partition.records) for partition in topic.partitions],
+            )
             for topic in found.topics
         ] == [
-            (topic.name, [(each.index, each.records) for each in topic.partition_data])
+            (
+                topic.name,
+                [
+                    (produce_data.index, produce_data.records)
+                    for produce_data in topic.partition_data
+                ],
+            )
             for topic in theirs.topic_data
         ]
 
@@ -81,10 +90,10 @@ def test_records_are_views_of_the_frame() -> None:
     frame = bytearray(request.encode(version=9))
     found = decode_produce(9, memoryview(frame))
     for topic in found.topics:
-        for each in topic.partitions:
-            if each.records:
-                assert each.records.obj is frame
-                each.records[0] = 7
+        for partition in topic.partitions:
+            if partition.records:
+                assert partition.records.obj is frame
+                partition.records[0] = 7
 
 
 def test_old_produce_versions_are_decoded_and_refused() -> None:
@@ -93,7 +102,7 @@ def test_old_produce_versions_are_decoded_and_refused() -> None:
         found = decode_produce(version, memoryview(body + b"old"))
         assert (found.transactional_id, found.acks, found.timeout_ms) == (None, 1, 500)
         partitions = found.topics[0].partitions
-        assert [each.partition for each in partitions] == [6]
+        assert [produce_partition.partition for produce_partition in partitions] == [6]
         refused = ProducePartitionResult(6, ErrorCode.UNSUPPORTED_VERSION)
         answer = [ProduceTopicResult("t", [refused])]
         theirs = getattr(aiokafka_produce, f"ProduceResponse_v{version}").decode(
@@ -153,10 +162,10 @@ def test_produce_responses(version: int) -> None:
                     assert not each.current_leader
         if version >= 10:
             found = [
-                (each.node_id, each.host, each.port, each.rack)
-                for each in theirs.node_endpoints or ()
+                (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+                for endpoint in theirs.node_endpoints or ()
             ]
-            assert found == [tuple(each) for each in endpoints]
+            assert found == [tuple(endpoint) for endpoint in endpoints]
         reencoded = ProduceResponse(
             responses=theirs.responses,
             throttle_time_ms=77,
@@ -236,7 +245,7 @@ def test_fetch_requests(version: int) -> None:
                 )
                 for one in each.partitions
             ]
-        assert [list(each.partitions) for each in found.forgotten] == [
+        assert [list(topic.partitions) for topic in found.forgotten] == [
             each.partitions for each in theirs.forgotten_topics_data
         ]
         for gone, each in zip(found.forgotten, theirs.forgotten_topics_data, strict=True):
@@ -285,7 +294,12 @@ def test_fetch_responses(version: int) -> None:
             node_endpoints=endpoints,
         )
         buffers = list(chain.from_iterable(pieces))
-        given = [batch for topic in topics for each in topic.partitions for batch in each.batches]
+        given = [
+            batch
+            for topic in topics
+            for partition in topic.partitions
+            for batch in partition.batches
+        ]
         kept = [buffer for buffer in buffers if any(buffer is batch for batch in given)]
         assert len(kept) == len(given)
         encoded = b"".join(buffers)

@@ -33,7 +33,7 @@ HOT = (ApiKey.PRODUCE, ApiKey.FETCH)
 TOO_MANY = re.escape(f"a message has more than {ELEMENTS_MAX} elements")
 
 
-@pytest.mark.parametrize("key", [each for each in ApiKey if each not in HOT])
+@pytest.mark.parametrize("key", [api_key for api_key in ApiKey if api_key not in HOT])
 def test_every_array_of_a_request_is_bounded(key: ApiKey) -> None:
     version = SERVED[key].max
     is_flexible = version >= SERVED[key].flexible_from
@@ -104,7 +104,7 @@ def _response_of(key: ApiKey, version: int, rng: Random) -> ApiMessage:
     return sample(messages._MESSAGES[key][1], version, rng)
 
 
-@pytest.mark.parametrize("key", [each for each in ApiKey if each not in HOT])
+@pytest.mark.parametrize("key", [api_key for api_key in ApiKey if api_key not in HOT])
 def test_the_pieces_of_an_answer_are_the_answer(
     key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

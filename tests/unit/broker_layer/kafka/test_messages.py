@@ -112,7 +112,10 @@ def test_api_versions() -> None:
         found = decode_response(ApiKey.API_VERSIONS, version, bytes(api_versions_response(version)))
         assert isinstance(found, ApiVersionsResponse)
         assert found.error_code == ErrorCode.NONE
-        rows = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
+        rows = {
+            api_key.api_key: (api_key.min_version, api_key.max_version)
+            for api_key in found.api_keys
+        }
         assert rows == {key: (served.min, served.max) for key, served in ADVERTISED.items()}
         assert rows[ApiKey.ADD_PARTITIONS_TO_TXN] == (0, 3)  # 4 is for brokers
     refusal = ApiVersionsResponse.decode(bytes(refuse_api_versions()), version=4)
@@ -197,4 +200,4 @@ def test_topic_ids_are_uuids() -> None:
     found = decode_request(ApiKey.METADATA, 12, encoded)
     assert isinstance(found, MetadataRequest)
     assert found.topics is not None
-    assert [(each.topic_id, each.name) for each in found.topics] == [(number, None), (None, "t")]
+    assert [(topic.topic_id, topic.name) for topic in found.topics] == [(number, None), (None, "t")]

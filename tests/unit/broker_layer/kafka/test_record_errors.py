@@ -29,6 +29,6 @@ def test_record_errors_are_in_answers_from_version_8_on(
     found = ProduceResponse.decode(encoded, version=version)
     (row,) = found.responses[0].partition_responses
     assert row.error_code == ErrorCode.INVALID_RECORD
-    errors = [(each.batch_index, each.batch_index_error_message) for each in row.record_errors]
+    errors = [(error.batch_index, error.batch_index_error_message) for error in row.record_errors]
     assert errors == ([(0, "no key"), (7, None)] if version >= 8 else [])
     assert bytes(ProduceResponse(responses=found.responses).encode(version=version)) == encoded

@@ -26,7 +26,7 @@ def given_by(
     selection = BatchSelection(limit, bytes_max, at_least_one)
     kept.move_into(selection)
     assert selection.size == sum(map(len, selection.batches))
-    return [len(each) for each in selection.batches]
+    return [len(batch) for batch in selection.batches]
 
 
 def test_fitting_batches_are_returned_and_others_kept() -> None:
@@ -108,12 +108,12 @@ def test_batches_are_returned_once_in_order_within_limits(
         selection = BatchSelection(limit, bytes_max, at_least_one=True)
         kept.move_into(selection)
         count = len(selection.batches)
-        assert [id(each) for each in selection.batches] == [id(b.data) for b in wanted[:count]]
-        assert all(each.last_offset < limit for each in wanted[:count])
+        assert [id(batch) for batch in selection.batches] == [id(b.data) for b in wanted[:count]]
+        assert all(batch.last_offset < limit for batch in wanted[:count])
         assert selection.size <= bytes_max or count == 1
         wanted = wanted[count:]
         if wanted:
             is_too_large = selection.size + len(wanted[0].data) > bytes_max
             assert wanted[0].last_offset >= limit or (is_too_large and count)
-        held = {id(each.data.obj): len(each.data.obj) for each in wanted}  # type: ignore[arg-type]
+        held = {id(batch.data.obj): len(batch.data.obj) for batch in wanted}  # type: ignore[arg-type]
         assert kept.size == sum(held.values())

@@ -182,13 +182,13 @@ async def test_ledgers_in_chunks_count_for_size_and_retention(setting: LogSettin
         await append(log, batch(b"x" * 200))
     segments = await log._ledger_list.segments()
     assert len(segments) > len(log._ledger_list.record.segments)
-    listed = sum(each.bytes or 0 for each in segments)
+    listed = sum(segment.bytes or 0 for segment in segments)
     assert await log.measure() == log.size_bytes == listed + log._roller.written_bytes
     await log.aclose()
 
     after = await setting.take_over(2, config)
     size = await after.measure()
-    assert size > sum(each.bytes or 0 for each in after._ledger_list.record.segments)
+    assert size > sum(segment.bytes or 0 for segment in after._ledger_list.record.segments)
     after.set_config(replace(config, retention_bytes=size // 2))
     assert await after.enforce_retention(setting.now_ms) > 0
     assert after._ledger_list.record.first_chunk > 0

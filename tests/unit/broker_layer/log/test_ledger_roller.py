@@ -65,7 +65,7 @@ async def test_topic_rolls_after_unknown_close(setting: LogSetting, unknown: lis
         await append(log, batch(value))
     segments = log._ledger_list.record.segments
     assert len(segments) > 2
-    assert [each.ledger_id for each in segments[:-1]] == unknown[: len(segments) - 1]
+    assert [segment.ledger_id for segment in segments[:-1]] == unknown[: len(segments) - 1]
     assert [value for _, value in await values(log)] == wanted
 
 
@@ -140,7 +140,7 @@ async def test_state_appends_wait_for_snapshot(
     answers = [log.append(b"%050d" % number) for number in range(20, 25)]
     await until(lambda: len(log._ledger_list.record.segments) == 2)
     await asyncio.sleep(0.01)
-    assert [each.done() for each in answers] == [False] * 5
+    assert [answer.done() for answer in answers] == [False] * 5
     assert log._roller.ledger is None
     writes.set()
     await asyncio.gather(*answers)

@@ -52,5 +52,5 @@ async def test_repeated_batch_is_known_behind_many_other_producers(setting: LogS
     await append(log, batch(b"first", producer=FIRST))
     for start in range(100, 10_200, 100):
         others = [batch(b"x", producer=Producer(start + n, 0, 0)) for n in range(100)]
-        await asyncio.gather(*[append(log, each) for each in others])
+        await asyncio.gather(*[append(log, other) for other in others])
     assert (await append(log, batch(b"first", producer=FIRST))).base_offset == 0

@@ -33,9 +33,9 @@ async def test_a_repeated_batch_is_found_quickly_among_many() -> None:
     for number in range(COUNT):
         answer = asyncio.get_running_loop().create_future()
         is_after_state = number % 1_000 == 0
-        for each in (None, answer) if is_after_state else (answer,):
+        for future in (None, answer) if is_after_state else (answer,):
             entry_id, base = EntryId(number), _Offset(2 * number)
-            pending.add(PendingBatch(sentinel.ledger, entry_id, base, base + 2, 1, -1, each))
+            pending.add(PendingBatch(sentinel.ledger, entry_id, base, base + 2, 1, -1, future))
     for number in (0, 1, COUNT // 2, COUNT - 1):
         _Offset.compared = 0
         found = pending.find(2 * number)

@@ -53,8 +53,8 @@ class Ledger:
             raise self.failure
         last = min(self.end, offset + max(1, bytes_max // BATCH_BYTES))
         return [
-            ReadBatch(each, LedgerId(1), EntryId(each), memoryview(bytearray(BATCH_BYTES)))
-            for each in range(offset, last)
+            ReadBatch(number, LedgerId(1), EntryId(number), memoryview(bytearray(BATCH_BYTES)))
+            for number in range(offset, last)
         ]
 
 
@@ -255,7 +255,7 @@ async def test_cursors_of_log_are_limited(reading: Reading) -> None:
 async def test_two_readers_at_same_offset_read_everything(reading: Reading) -> None:
     offsets = [0, 0]
     for _ in range(30):
-        offsets = list(await asyncio.gather(*[reading.read(each) for each in offsets]))
+        offsets = list(await asyncio.gather(*[reading.read(offset) for offset in offsets]))
     assert offsets == [60, 60]
 
 

@@ -78,9 +78,9 @@ async def test_many_readers_continue_without_kept_batches(
 
     monkeypatch.setattr(LogReader, "_index_of", noting)
     offsets = list(range(2, 2 * CURSORS_MAX + 2, 2))
-    offsets = [await read_one(log, each) for each in offsets]
+    offsets = [await read_one(log, offset) for offset in offsets]
     assert len(looked_up) == CURSORS_MAX
-    offsets = [await read_one(log, each) for each in offsets]
+    offsets = [await read_one(log, offset) for offset in offsets]
     assert len(looked_up) == CURSORS_MAX
 
 
@@ -118,7 +118,7 @@ async def test_close_during_read_ahead_leaves_nothing(setting: LogSetting) -> No
         offset = await read_some(log, offset)
     await log.aclose()
     assert kept_bytes(log) == 0
-    assert not [each for each in asyncio.all_tasks() if "_read_early" in repr(each.get_coro())]
+    assert not [task for task in asyncio.all_tasks() if "_read_early" in repr(task.get_coro())]
 
 
 async def test_read_committed_limit_applies_to_batches_read_ahead_by_others(

@@ -75,9 +75,9 @@ async def test_next_leader_loads_stored_records(setting: LogSetting) -> None:
     assert first.failures == 1
     third = await take_over(setting, 3)
     assert third.state == second.state
-    for each in (second, third):
-        assert each.log is not None
-        await each.log.aclose()
+    for keeper in (second, third):
+        assert keeper.log is not None
+        await keeper.log.aclose()
 
 
 async def test_bytes_of_records_that_wait_are_limited(setting: LogSetting) -> None:
@@ -210,7 +210,7 @@ async def test_begun_ledger_that_is_cut_off_never_takes_state_back(
         bookie.refuse_adds = None
     second = await take_over(setting, 2)
     assert int(second.state[b"b"]) >= acknowledged
-    stored = [each for each in outcomes if each is None]
+    stored = [outcome for outcome in outcomes if outcome is None]
     assert second.state[b"a"] == (b"5" if stored else b"1")
     assert len(stored) in (0, 3)
 
@@ -233,7 +233,7 @@ async def test_leader_changes_lose_no_stored_record(setting: LogSetting, seed: i
         if rng.random() < 0.5:
             await answers[-1][2]
         after = await take_over(setting, epoch, config)
-        outcomes = await asyncio.gather(*[each[2] for each in answers], return_exceptions=True)
+        outcomes = await asyncio.gather(*[answer[2] for answer in answers], return_exceptions=True)
         for (key, value, _), outcome in zip(answers, outcomes, strict=True):
             if outcome is None:
                 stored[key] = value

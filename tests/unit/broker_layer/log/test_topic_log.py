@@ -28,7 +28,7 @@ from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batc
 async def test_batches_get_consecutive_offsets_and_are_read_complete(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     answers = [append(log, batch(b"a", b"b")), append(log, batch(b"c"))]
-    assert [(await each).base_offset for each in answers] == [0, 2]
+    assert [(await answer).base_offset for answer in answers] == [0, 2]
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 3, 3)
     assert await values(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
     assert await values(log, 1) == [(0, b"a"), (1, b"b"), (2, b"c")]
@@ -121,8 +121,8 @@ async def test_roll_loses_no_record(setting: LogSetting) -> None:
     assert await values(log, bytes_max=1_000) == wanted
     record, _ = await _record(setting)
     assert len(record.segments) > 3
-    ends = [each.end_offset for each in record.segments[:-1]]
-    assert ends == [each.base_offset for each in record.segments[1:]]
+    ends = [segment.end_offset for segment in record.segments[:-1]]
+    assert ends == [segment.base_offset for segment in record.segments[1:]]
     after = await setting.take_over(2, tail_bytes=500)
     assert await values(after) == wanted
     for offset in (0, 1, 59, 118, 119):
@@ -137,7 +137,7 @@ async def test_closed_log_is_taken_over_without_recovery(
     await log.aclose()
     assert (await answer).base_offset == 0
     record, _ = await _record(setting)
-    assert [each.end_offset for each in record.segments] == [1]
+    assert [segment.end_offset for segment in record.segments] == [1]
     assert setting.failed == []
     after = await setting.take_over(2)
     assert await values(after) == [(0, b"a")]
@@ -264,7 +264,7 @@ async def test_a_batch_that_waits_for_a_ledger_keeps_no_large_frame(setting: Log
         frame = bytearray(frame_bytes)
         frame[: len(data)] = data
         append(log, memoryview(frame)[: len(data)])
-    small_frame, large_frame = (each.data for each in log._appender._deferred)
+    small_frame, large_frame = (deferred_batch.data for deferred_batch in log._appender._deferred)
     assert isinstance(small_frame, memoryview), "it is not copied"
     assert isinstance(large_frame, bytes)
     assert large_frame == small_frame == data
@@ -275,7 +275,7 @@ async def test_a_small_batch_waits_behind_a_large_one_that_has_no_room(setting: 
     await append(log, batch(b"x"))  # a ledger is open from now on
     sizes = (4_000, 9_000, 1, 9_000, 1)
     answers = [append(log, batch(b"x" * size)) for size in sizes]
-    assert [(await each).base_offset for each in answers] == [1, 2, 3, 4, 5]
+    assert [(await answer).base_offset for answer in answers] == [1, 2, 3, 4, 5]
     assert [len(value) for _, value in await values(log, 1)] == list(sizes)
 
 
@@ -296,12 +296,12 @@ async def test_acknowledged_batches_survive_leader_changes(setting: LogSetting, 
             if rng.random() < 0.3:
                 await asyncio.sleep(0)
         if rng.random() < 0.5:
-            await asyncio.gather(*[each for _, each in answers])
+            await asyncio.gather(*[future for _, future in answers])
         elif rng.random() < 0.5:
             await log.aclose()
         epoch += rng.randrange(1, 3)
         after = await setting.take_over(epoch, config, tail_bytes=2_000)
-        done = await asyncio.gather(*[each for _, each in answers], return_exceptions=True)
+        done = await asyncio.gather(*[future for _, future in answers], return_exceptions=True)
         for (value, _), outcome in zip(answers, done, strict=True):
             if not isinstance(outcome, BaseException):
                 assert outcome.base_offset not in answered
@@ -355,7 +355,7 @@ async def test_records_with_wrong_times_are_named(setting: LogSetting) -> None:
         with pytest.raises(RecordsRefusedError) as refusal:
             append(log, build_batch(records))
         assert refusal.value.code is ErrorCode.INVALID_TIMESTAMP
-        assert [each.position for each in refusal.value.records] == wrong
+        assert [record.position for record in refusal.value.records] == wrong
     damaged = build_batch([Record(0, now + 501, None, b"")])
     damaged[-2] = 99  # the length of the value
     with pytest.raises(RecordsRefusedError) as refusal:
@@ -369,7 +369,7 @@ async def test_compacted_topic_requires_keys(setting: LogSetting) -> None:
     with pytest.raises(RecordsRefusedError) as refusal:
         append(log, build_batch([Record(at, 1_000, key, b"") for at, key in enumerate(keys)]))
     assert refusal.value.code is ErrorCode.INVALID_RECORD
-    assert [each.position for each in refusal.value.records] == [0, 2]
+    assert [record.position for record in refusal.value.records] == [0, 2]
     keyed = build_batch([Record(0, 1_000, b"key", b"value")])
     assert (await append(log, keyed)).base_offset == 0
 
@@ -392,7 +392,11 @@ async def test_waits_for_one_needs_one_copy(
     monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
-    others = [each for each in setting.cluster.bookies if each.id in log.replicas][1:]
+    others = [
+        storing_bookie
+        for storing_bookie in setting.cluster.bookies
+        if storing_bookie.id in log.replicas
+    ][1:]
     for bookie in others:
         bookie.is_silent = True
     data = batch(b"b")

@@ -203,7 +203,7 @@ async def test_readers_in_use_are_not_closed(setting: LogSetting) -> None:
         await append(log, batch(b"%03d" % number * 20))
     await log.aclose()
     record, _ = await _record(setting)
-    ledgers = [each.ledger_id for each in record.segments]
+    ledgers = [segment.ledger_id for segment in record.segments]
     assert len(ledgers) > READERS_MAX + 2
     readers = SegmentReaders(setting.services().client)
 
@@ -213,7 +213,7 @@ async def test_readers_in_use_are_not_closed(setting: LogSetting) -> None:
 
     try:
         for _ in range(5):
-            counts = await asyncio.gather(*[read(each) for each in ledgers])
+            counts = await asyncio.gather(*[read(ledger) for ledger in ledgers])
             assert min(counts) >= 1
     finally:
         await readers.aclose()
@@ -268,7 +268,7 @@ async def test_deletion_of_old_ledgers_does_not_block_roll(
     assert await retention > 0
     record, _ = await _record(setting)
     assert sorted([info.id async for info in client.list_ledgers()]) == [
-        *[each.ledger_id for each in record.segments],
+        *[segment.ledger_id for segment in record.segments],
         *([] if log._roller._next is None else [log._roller._next.id]),
     ]
     assert log.failure is None
@@ -299,7 +299,7 @@ async def test_failed_next_ledger_is_not_used(
     await log.aclose()
     client = setting.services().client
     record, _ = await _record(setting)
-    listed = [each.ledger_id for each in record.segments]
+    listed = [segment.ledger_id for segment in record.segments]
     assert [info.id async for info in client.list_ledgers()] == listed
 
 
@@ -336,7 +336,7 @@ async def test_producers_are_kept_when_only_empty_ledger_would_remain(
     assert await values(fourth, 1) == [(1, b"b")]
     client = setting.services().client
     record, _ = await _record(setting)
-    listed = [each.ledger_id for each in record.segments]
+    listed = [segment.ledger_id for segment in record.segments]
     assert [info.id async for info in client.list_ledgers()] == listed
 
 

@@ -90,7 +90,7 @@ async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> 
     records = [Record(n, at, None, b"v", ()) for n, at in enumerate((10, 30, 20, 40))]
     await append(log, build_batch(records))
     found = [await log.offset_for_timestamp(at) for at in (5, 11, 31, 41)]
-    assert [None if each is None else each.offset for each in found] == [0, 1, 3, None]
+    assert [None if position is None else position.offset for position in found] == [0, 1, 3, None]
 
 
 async def test_no_header_is_read_to_find_or_check_a_time(setting: LogSetting) -> None:
@@ -107,7 +107,7 @@ async def test_no_header_is_read_to_find_or_check_a_time(setting: LogSetting) ->
     setting.now_ms = -980
     with pytest.raises(RecordsRefusedError) as refused:
         append(log, data)
-    assert [each.position for each in refused.value.records] == [1]
+    assert [record.position for record in refused.value.records] == [1]
 
 
 async def test_first_record_is_returned_for_batch_too_large_to_open(
@@ -120,14 +120,18 @@ async def test_first_record_is_returned_for_batch_too_large_to_open(
     await append(log, build_batch(packed, compression=Compression.ZSTD))
     monkeypatch.setattr(log_reader, "OPENED_RECORDS_MAX", 3)
     found = [await log.offset_for_timestamp(at) for at in (31, 131)]
-    assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
+    assert [
+        None if position is None else (position.offset, position.timestamp_ms) for position in found
+    ] == [
         (0, 40),
         (4, 140),
     ]
     monkeypatch.setattr(log_reader, "OPENED_RECORDS_MAX", 4)
     monkeypatch.setattr(log_reader, "OPENED_BYTES_MAX", 1_000)
     found = [await log.offset_for_timestamp(at) for at in (31, 131)]
-    assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
+    assert [
+        None if position is None else (position.offset, position.timestamp_ms) for position in found
+    ] == [
         (3, 40),
         (4, 140),
     ]
@@ -157,7 +161,7 @@ async def test_retention_deletes_oldest_ledgers(setting: LogSetting) -> None:
     log.set_config(small(segment_bytes=2_000, retention_bytes=4_500))
     assert await log.enforce_retention(setting.now_ms) > 0
     after, _ = await _record(setting)
-    gone = [each for each in before.segments if each not in after.segments]
+    gone = [segment for segment in before.segments if segment not in after.segments]
     assert gone == list(before.segments[: len(gone)])
     assert log.log_start_offset == after.segments[0].base_offset == after.log_start_offset
     with pytest.raises(TopicError) as refusal:

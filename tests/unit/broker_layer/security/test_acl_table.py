@@ -140,22 +140,22 @@ BINDINGS = st.builds(
 def plain(bindings: list[AclBinding], client: Client, operation: Operation, name: str) -> Decision:
     """Decide without any index, as the documentation of Kafka states the rules."""
     about = [
-        each
-        for each in bindings
-        if each.resource_type is ResourceType.TOPIC
+        binding
+        for binding in bindings
+        if binding.resource_type is ResourceType.TOPIC
         if (
-            name.startswith(each.name)
-            if each.pattern_type is PatternType.PREFIXED
-            else each.name in (name, "*")
+            name.startswith(binding.name)
+            if binding.pattern_type is PatternType.PREFIXED
+            else binding.name in (name, "*")
         )
     ]
     mine = [
-        each
-        for each in about
-        if each.principal in (client.principal, "User:*") and each.host in (client.host, "*")
+        binding
+        for binding in about
+        if binding.principal in (client.principal, "User:*") and binding.host in (client.host, "*")
     ]
-    denied = [each.operation for each in mine if each.permission is Permission.DENY]
-    allowed = [each.operation for each in mine if each.permission is Permission.ALLOW]
+    denied = [binding.operation for binding in mine if binding.permission is Permission.DENY]
+    allowed = [binding.operation for binding in mine if binding.permission is Permission.ALLOW]
     wide = {operation, Operation.ALL}
     if wide & {*denied}:
         return DENIED

@@ -62,9 +62,9 @@ def test_decisions_about_one_client_are_not_those_about_another(lists: MemoryAcl
     authorizer = Authorizer(lists, AuthorizerConfig(), AuditLog(lambda: 0.0))
     clients = [(ALICE, "127.0.0.1"), (ALICE, "127.0.0.2"), (BOB, "127.0.0.1")]
     for _ in range(2):  # the second time from the cache
-        rights = [authorizer.rights_of(*each, "CLIENTS", ApiKey.FETCH) for each in clients]
-        assert [each.may(READ, TOPIC, "a") for each in rights] == [True, False, False]
-        assert [each.may_any(WRITE, TOPIC) for each in rights] == [True, False, False]
+        rights = [authorizer.rights_of(*client, "CLIENTS", ApiKey.FETCH) for client in clients]
+        assert [right.may(READ, TOPIC, "a") for right in rights] == [True, False, False]
+        assert [right.may_any(WRITE, TOPIC) for right in rights] == [True, False, False]
 
 
 def test_lists_are_arranged_once_for_each_change(lists: MemoryAcls) -> None:

@@ -79,7 +79,7 @@ async def test_a_transaction_gets_all_its_topics_or_none() -> None:
         answer = await broker.client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, request, 3)
         assert isinstance(answer, AddPartitionsToTxnResponse)
         codes = {
-            topic.name: [each.partition_error_code for each in topic.results_by_partition]
+            topic.name: [result.partition_error_code for result in topic.results_by_partition]
             for topic in answer.results_by_topic_v3_and_below
         }
         refused, not_attempted = (
@@ -97,7 +97,7 @@ async def test_clients_of_a_shared_listener_need_the_right_of_a_broker(
         await broker.permit(*EVERYTHING[:2], *EVERYTHING[3:])
         assert await ask(broker.client) == [CLUSTER]
         others = ("DESCRIBE", "CREATE", "ALTER_CONFIGS", "IDEMPOTENT_WRITE")
-        await broker.permit(*(f"CLUSTER:kafka-cluster {each}" for each in others))
+        await broker.permit(*(f"CLUSTER:kafka-cluster {other}" for other in others))
         assert await ask(broker.client) == [CLUSTER]
         await broker.permit("CLUSTER:kafka-cluster CLUSTER_ACTION")
         assert await ask(broker.client) == []

@@ -83,7 +83,7 @@ async def test_rights(case: Case, broker: AuthorizedBroker) -> None:
     await broker.permit(*case.needs, principal="User:other")
     assert case.refusal in refusals_in(await case.ask(client)), "rights of another user"
     for missing in case.needs:
-        await broker.permit(*(each for each in case.needs if each != missing))
+        await broker.permit(*(need for need in case.needs if need != missing))
         assert refusals_in(await case.ask(client)), f"all rights but {missing}"
         await broker.permit(*case.needs, f"deny {missing}")
         assert refusals_in(await case.ask(client)), f"{missing} is denied"
@@ -94,7 +94,7 @@ async def test_rights(case: Case, broker: AuthorizedBroker) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 async def test_prefixes_give_rights(case: Case, broker: AuthorizedBroker) -> None:
-    prefixes = [_prefixed(each) for each in case.needs]
+    prefixes = [_prefixed(need) for need in case.needs]
     await broker.permit(*prefixes)
     assert refusals_in(await case.ask(broker.client)) == []
 

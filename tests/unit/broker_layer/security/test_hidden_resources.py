@@ -79,7 +79,10 @@ async def _commit(broker: AuthorizedBroker, group_id: str, *names: str) -> dict[
     )
     response = await broker.client.ask(ApiKey.OFFSET_COMMIT, request, 8)
     assert isinstance(response, OffsetCommitResponse)
-    return {each.name: each.partitions[0].error_code for each in response.topics}
+    return {
+        response_topic.name: response_topic.partitions[0].error_code
+        for response_topic in response.topics
+    }
 
 
 async def _begin(broker: AuthorizedBroker, transactional_id: str) -> int:
@@ -125,24 +128,33 @@ async def test_metadata_of_all_topics(broker: AuthorizedBroker) -> None:
     for version in (0, 12):
         await broker.permit("TOPIC:open* DESCRIBE")
         found = await _metadata(broker, [] if version == 0 else None, version)
-        assert sorted(each.name or "" for each in found.topics) == ["open-1", "open-2"]
-        assert all(each.error_code == ErrorCode.NONE for each in found.topics)
+        assert sorted(response_topic.name or "" for response_topic in found.topics) == [
+            "open-1",
+            "open-2",
+        ]
+        assert all(response_topic.error_code == ErrorCode.NONE for response_topic in found.topics)
         await broker.permit()
         assert (await _metadata(broker, [] if version == 0 else None, version)).topics == []
     await broker.permit(*EVERYTHING)
-    names = [each.name for each in (await _metadata(broker, None)).topics]
+    names = [response_topic.name for response_topic in (await _metadata(broker, None)).topics]
     assert {"open-1", "open-2", "closed"} < {*names}
 
 
 async def test_metadata_shows_what_the_client_may_do(broker: AuthorizedBroker) -> None:
     await broker.permit("TOPIC:open* READ", "TOPIC:open-2 ALTER_CONFIGS")
-    rows = {each.name: each for each in (await _metadata(broker, None)).topics}
-    shown = {name: each.authorized_operations for name, each in rows.items()}
+    rows = {
+        response_topic.name: response_topic
+        for response_topic in (await _metadata(broker, None)).topics
+    }
+    shown = {name: response_topic.authorized_operations for name, response_topic in rows.items()}
     reader = {Operation.READ, Operation.DESCRIBE}
     configs = {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}
     assert shown == {"open-1": reader, "open-2": reader | configs}
     await broker.permit(*EVERYTHING, "deny TOPIC:open-1 WRITE")
-    rows = {each.name: each for each in (await _metadata(broker, None)).topics}
+    rows = {
+        response_topic.name: response_topic
+        for response_topic in (await _metadata(broker, None)).topics
+    }
     assert Operation.WRITE not in rows["open-1"].authorized_operations
     assert Operation.WRITE in rows["open-2"].authorized_operations
 
@@ -165,8 +177,8 @@ async def test_a_refused_topic_looks_the_same_whether_it_exists(broker: Authoriz
     await broker.permit()
     asked = [AskedTopic(name=name, topic_id=NO_ID) for name in ("closed", "absent")]
     rows = (await _metadata(broker, asked)).topics
-    assert [each.error_code for each in rows] == [REFUSED, REFUSED]
-    assert all(each.topic_id is None and not each.partitions for each in rows)
+    assert [row.error_code for row in rows] == [REFUSED, REFUSED]
+    assert all(row.topic_id is None and not row.partitions for row in rows)
 
 
 async def test_no_topic_is_made_without_the_right(broker: AuthorizedBroker) -> None:
@@ -174,7 +186,7 @@ async def test_no_topic_is_made_without_the_right(broker: AuthorizedBroker) -> N
     (row,) = (await _metadata(broker, [AskedTopic(name="made-1", topic_id=NO_ID)], 3)).topics
     assert row.error_code == REFUSED
     await broker.permit(*EVERYTHING)
-    names = [each.name for each in (await _metadata(broker, None)).topics]
+    names = [response_topic.name for response_topic in (await _metadata(broker, None)).topics]
     assert "made-1" not in names
 
 
@@ -183,7 +195,10 @@ async def test_pages_of_all_topics(broker: AuthorizedBroker) -> None:
     request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10, cursor=None)
     found = await broker.client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, request, 0)
     assert isinstance(found, DescribeTopicPartitionsResponse)
-    shown = {each.name: each.topic_authorized_operations for each in found.topics}
+    shown = {
+        response_topic.name: response_topic.topic_authorized_operations
+        for response_topic in found.topics
+    }
     assert shown == {
         "open-1": bits_of([Operation.DESCRIBE]),
         "open-2": bits_of([Operation.DESCRIBE, Operation.WRITE]),
@@ -223,7 +238,7 @@ async def test_lists_of_groups_and_transactions(broker: AuthorizedBroker) -> Non
         request = ListGroupsRequest(states_filter=[], types_filter=[])
         found = await broker.client.ask(ApiKey.LIST_GROUPS, request, 5)
         assert isinstance(found, ListGroupsResponse)
-        return sorted(each.group_id for each in found.groups)
+        return sorted(group.group_id for group in found.groups)
 
     async def transactions() -> list[str]:
         request = ListTransactionsRequest(
@@ -231,7 +246,9 @@ async def test_lists_of_groups_and_transactions(broker: AuthorizedBroker) -> Non
         )
         found = await broker.client.ask(ApiKey.LIST_TRANSACTIONS, request, 1)
         assert isinstance(found, ListTransactionsResponse)
-        return sorted(each.transactional_id for each in found.transaction_states)
+        return sorted(
+            transaction_state.transactional_id for transaction_state in found.transaction_states
+        )
 
     await broker.permit()
     assert (await groups(), await transactions()) == ([], [])

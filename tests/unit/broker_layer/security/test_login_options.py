@@ -51,7 +51,7 @@ def test_tokens_need_keys_an_issuer_and_an_audience() -> None:
     assert not list(options_of(**TOKENS).wrong_logins(WITH_TLS))
     for name in list(TOKENS)[1:]:
         texts = options_of(**{**TOKENS, name: ""}).wrong_logins(WITH_TLS)
-        assert any(name in each for each in texts)
+        assert any(name in text for text in texts)
 
 
 def test_tokens_need_nothing_where_they_are_not_taken() -> None:

@@ -81,10 +81,11 @@ class Broker:
         answer = await self.ask(ALTER, request)
         assert isinstance(answer, AlterClientQuotasResponse)
         named = [
-            [(each.entity_type, each.entity_name) for each in e.entity] for e in answer.entries
+            [(entity_data.entity_type, entity_data.entity_name) for entity_data in e.entity]
+            for e in answer.entries
         ]
         assert named == [[(x.entity_type, x.entity_name) for x in e.entity] for e in entries]
-        return [(each.error_code, each.error_message) for each in answer.entries]
+        return [(entry_data.error_code, entry_data.error_message) for entry_data in answer.entries]
 
     async def describe(
         self, *components: tuple[str, int, str | None], strict: bool = False
@@ -102,8 +103,8 @@ class Broker:
             raise AssertionError(ErrorCode(answer.error_code).name, answer.error_message)
         return [
             (
-                [(each.entity_type, each.entity_name) for each in row.entity],
-                {each.key: each.value for each in row.values},
+                [(entity_data.entity_type, entity_data.entity_name) for entity_data in row.entity],
+                {value.key: value.value for value in row.values},
             )
             for row in answer.entries or ()
         ]
@@ -197,7 +198,7 @@ async def test_changes_are_in_the_audit_log(
 ) -> None:
     caplog.set_level(logging.INFO)
     await broker.alter(entry(ALICE, (PRODUCED, 1.0)), entry([], (PRODUCED, 1.0)))
-    found = [each.fields for each in caplog.records]  # type: ignore[attr-defined]  # of the log
+    found = [record.fields for record in caplog.records]  # type: ignore[attr-defined]  # of the log
     shown = [(each["act"], each["result"], each["who"], each.get("entity")) for each in found]
     assert sorted(shown, key=str) == [
         ("AlterClientQuotas", "done", "User:admin", "user 'alice'"),

@@ -26,7 +26,7 @@ async def test_a_broker_alters_describes_and_applies_quotas() -> None:
     async with whole_broker() as client:
         versions = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest(), 0)
         assert isinstance(versions, ApiVersionsResponse)
-        assert {each.api_key for each in versions.api_keys} >= {48, 49}
+        assert {api_key.api_key for api_key in versions.api_keys} >= {48, 49}
         question = DescribeClientQuotasRequest(components=[], strict=False)
         before = await client.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, question, 1)
         assert isinstance(before, DescribeClientQuotasResponse)
@@ -34,11 +34,15 @@ async def test_a_broker_alters_describes_and_applies_quotas() -> None:
         request = AlterClientQuotasRequest(entries=[ENTRY], validate_only=False)
         altered = await client.ask(ApiKey.ALTER_CLIENT_QUOTAS, request, 1)
         assert isinstance(altered, AlterClientQuotasResponse)
-        assert [each.error_code for each in altered.entries] == [ErrorCode.NONE]
+        assert [entry.error_code for entry in altered.entries] == [ErrorCode.NONE]
         after = await client.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, question, 1)
         assert isinstance(after, DescribeClientQuotasResponse)
         assert after.entries is not None
         (row,) = after.entries
-        assert [(each.entity_type, each.entity_name) for each in row.entity] == [("user", None)]
-        assert [(each.key, each.value) for each in row.values] == [("request_percentage", 0.000001)]
+        assert [
+            (entity_data.entity_type, entity_data.entity_name) for entity_data in row.entity
+        ] == [("user", None)]
+        assert [(value.key, value.value) for value in row.values] == [
+            ("request_percentage", 0.000001)
+        ]
         assert after.throttle_time_ms > 0

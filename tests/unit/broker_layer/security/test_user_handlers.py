@@ -76,8 +76,10 @@ class Broker:
         key = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
         answer = await self.ask(key, request, is_private=is_private)
         assert isinstance(answer, AlterUserScramCredentialsResponse)
-        assert all((each.error_code == 0) == (not each.error_message) for each in answer.results)
-        return [(each.user, each.error_code) for each in answer.results]
+        assert all(
+            (result.error_code == 0) == (not result.error_message) for result in answer.results
+        )
+        return [(result.user, result.error_code) for result in answer.results]
 
     async def describe(self, *names: str) -> DescribeUserScramCredentialsResponse:
         kind = DescribeUserScramCredentialsRequest.UserName
@@ -93,11 +95,11 @@ class Broker:
         assert answer.error_code == ErrorCode.NONE
         return [
             (
-                each.user,
-                each.error_code,
-                [(info.mechanism, info.iterations) for info in each.credential_infos],
+                result.user,
+                result.error_code,
+                [(info.mechanism, info.iterations) for info in result.credential_infos],
             )
-            for each in answer.results
+            for result in answer.results
         ]
 
 
@@ -256,8 +258,8 @@ async def test_the_audit_log_names_users_and_no_secrets(
     await broker.alter([deletion("a")], is_private=False)
     fields = [record.__dict__["fields"] for record in caplog.records if "fields" in vars(record)]
     common = {"act": "AlterUserScramCredentials", "who": "User:admin", "peer": "10.0.0.9"}
-    assert [{**each, **common} for each in fields] == fields
-    assert sorted((each["result"], each["error"], each.get("user", "")) for each in fields) == [
+    assert [{**field, **common} for field in fields] == fields
+    assert sorted((field["result"], field["error"], field.get("user", "")) for field in fields) == [
         ("done", "NONE", "a"),
         ("failed", "RESOURCE_NOT_FOUND", "c"),
         ("refused", "INVALID_REQUEST", ""),

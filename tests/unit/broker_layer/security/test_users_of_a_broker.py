@@ -21,16 +21,16 @@ async def test_a_broker_alters_and_describes_users() -> None:
     async with whole_broker() as client:
         versions = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest(), 0)
         assert isinstance(versions, ApiVersionsResponse)
-        served = {each.api_key for each in versions.api_keys}
+        served = {api_key.api_key for api_key in versions.api_keys}
         assert served >= {50, 51}
         request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[UPSERTION])
         altered = await client.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request, 0)
         assert isinstance(altered, AlterUserScramCredentialsResponse)
-        assert [(each.user, each.error_code) for each in altered.results] == [("alice", 0)]
+        assert [(result.user, result.error_code) for result in altered.results] == [("alice", 0)]
         question = DescribeUserScramCredentialsRequest(users=None)
         answer = await client.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, question, 0)
         assert isinstance(answer, DescribeUserScramCredentialsResponse)
         assert answer.error_code == ErrorCode.NONE
         (shown,) = answer.results
-        infos = [(each.mechanism, each.iterations) for each in shown.credential_infos]
+        infos = [(info.mechanism, info.iterations) for info in shown.credential_infos]
         assert (shown.user, infos) == ("alice", [(1, 4_096)])

@@ -28,7 +28,7 @@ from quire.options import OptionError, with_options
 def test_frames_are_assembled_from_any_pieces(sizes: list[int], cuts: list[int]) -> None:
     rng = Random(3)
     frames = [rng.randbytes(size) for size in sizes]
-    stream = b"".join(len(each).to_bytes(4, "big") + each for each in frames)
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
     shared = bytearray(300)
     assembler = KafkaFrameAssembler(shared, 1_000, BodyPool(10_000))
     found: list[bytes] = []
@@ -101,14 +101,19 @@ def test_session_keeps_unrepeated_partitions() -> None:
         uses_topic_ids=False,
         now_s=1.0,
     )
-    assert [(each.topic, each.partition, each.offset) for each in second.positions] == [
+    assert [
+        (fetch_position.topic, fetch_position.partition, fetch_position.offset)
+        for fetch_position in second.positions
+    ] == [
         ("a", 0, 0),
         ("a", 1, 7),
         ("b", 0, 0),
     ]
     first.session.put_last(second.positions[0])
     third = sessions.plan(number, 2, (), [("a", 1)], owner=OWNER, uses_topic_ids=False, now_s=2.0)
-    assert [(each.topic, each.partition) for each in third.positions] == [("b", 0), ("a", 0)]
+    assert [
+        (fetch_position.topic, fetch_position.partition) for fetch_position in third.positions
+    ] == [("b", 0), ("a", 0)]
     by_id = sessions.plan(number, 3, (), (), owner=OWNER, uses_topic_ids=True, now_s=2.0)
     assert by_id.error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     ended = sessions.plan(number, -1, (), (), owner=OWNER, uses_topic_ids=False, now_s=2.0)

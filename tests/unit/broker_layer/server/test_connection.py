@@ -34,7 +34,10 @@ async def test_api_versions_are_answered(version: int) -> None:
         answer = await client.ask(ApiKey.API_VERSIONS, request, version)
         assert isinstance(answer, ApiVersionsResponse)
         assert answer.error_code == 0
-        told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        told = {
+            api_key.api_key: (api_key.min_version, api_key.max_version)
+            for api_key in answer.api_keys
+        }
         assert told[ApiKey.PRODUCE] == (0, 11)
 
 
@@ -237,7 +240,10 @@ async def test_answers_of_all_peers_have_a_limit() -> None:
             client.send_fetch(ask)
         for _ in range(10):
             await asyncio.sleep(0.01)
-            most = max(most, sum(each.unread_bytes for each in context.connections))
+            most = max(
+                most,
+                sum(server_connection.unread_bytes for server_connection in context.connections),
+            )
         assert 0 < most <= room
         writer.send_fetch(ask)
         found = await writer.fetched()
@@ -322,7 +328,7 @@ async def test_offsets_are_listed() -> None:
             )
             answer = await client.ask(ApiKey.LIST_OFFSETS, request, 8)
             assert isinstance(answer, ListOffsetsResponse)
-            found = [each.offset for each in answer.topics[0].partitions]
+            found = [partition.offset for partition in answer.topics[0].partitions]
             wanted = {**expected, -1: latest, -3: 2 if isolation == 0 else -1}
             assert found == list(wanted.values())
 

@@ -118,5 +118,7 @@ async def test_a_topic_by_its_id(topics: MemoryTopics, acls: MemoryAcls) -> None
         client = await broker.connect()
         known, unknown = uuid.UUID(bytes=b"i" * 16), uuid.UUID(bytes=b"j" * 16)
         client.send_fetch(Ask(topics={known: {0: Wanted()}, unknown: {0: Wanted()}}), 13)
-        codes = [each.partitions[0].error_code for each in (await client.fetched(13)).responses]
+        codes = [
+            response.partitions[0].error_code for response in (await client.fetched(13)).responses
+        ]
         assert codes == [REFUSED, ErrorCode.UNKNOWN_TOPIC_ID]

@@ -107,7 +107,7 @@ async def test_fetches_do_not_wait_for_room_that_they_hold() -> None:
             writer.send_produce({"orders": {n: batch(b"x" * size) for n in range(2)}})
             await writer.produced()
             await asyncio.sleep(0.01)
-        found = [(await each.fetched()).responses[0].partitions[0] for each in (first, second)]
+        found = [(await client.fetched()).responses[0].partitions[0] for client in (first, second)]
         assert all(38_000 < len(bytes_of(row)) < 60_000 for row in found)
 
 
@@ -119,8 +119,8 @@ async def test_a_fetch_that_waits_for_records_leaves_its_room_to_others() -> Non
         other.send_produce({"orders": {1: batch(b"x" * 50_000)}})
         await other.produced()
         other.send_fetch(Ask({"orders": {1: Wanted(bytes_max=60_000)}}))
-        for each in (slow, other):
-            [row] = (await each.fetched()).responses[0].partitions
+        for client in (slow, other):
+            [row] = (await client.fetched()).responses[0].partitions
             assert 50_000 < len(bytes_of(row)) < 60_000
 
 

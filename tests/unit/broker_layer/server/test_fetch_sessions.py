@@ -38,7 +38,7 @@ class World:
         now_s: float = 0.0,
         topic: str = "a",
     ) -> FetchPlan:
-        asked = [FetchPosition(topic, each, 0, 100, -1, -1) for each in partitions]
+        asked = [FetchPosition(topic, partition, 0, 100, -1, -1) for partition in partitions]
         return self.sessions.plan(
             session_id, epoch, asked, forgotten, owner=owner, uses_topic_ids=False, now_s=now_s
         )
@@ -83,7 +83,7 @@ def test_partitions_that_leave_make_room(world: World) -> None:
 
 def test_a_holder_leaves_room_for_others(world: World) -> None:
     numbers = [world.ask(ANN, [0]).session_id for _ in range(3)]
-    assert [bool(each) for each in numbers] == [True, True, False]
+    assert [bool(number) for number in numbers] == [True, True, False]
     assert world.ask(BOB, range(10)).session_id
     assert world.ask(BOB, [0]).session_id == 0, "its partitions are too many"
 

@@ -46,10 +46,12 @@ async def test_large_fetches_of_many_connections_run_one_step_in_a_pass(
                 await asyncio.sleep(0)  # every slice ends a turn
 
             monkeypatch.setattr(Turns, "pass_on", pass_on)
-            for each in clients:
-                each.send_fetch(Ask({"orders": {number: Wanted() for number in range(partitions)}}))
-            answers = [await each.fetched() for each in clients]
-    assert all(len(each.responses[0].partitions) == partitions for each in answers)
+            for client in clients:
+                client.send_fetch(
+                    Ask({"orders": {number: Wanted() for number in range(partitions)}})
+                )
+            answers = [await client.fetched() for client in clients]
+    assert all(len(answer.responses[0].partitions) == partitions for answer in answers)
     assert len(noted) >= len(clients) * partitions // SLICE_ELEMENTS
     assert len(set(noted)) == len(noted)
 
@@ -60,8 +62,8 @@ async def test_too_many_large_requests_end_their_connection(
     monkeypatch.setattr(step_turns, "LARGE_WAITING_MAX", 0)
     async with serving(MemoryTopics({})) as broker:
         clients = [await broker.connect() for _ in range(2)]
-        for each in clients:
-            each.send(ApiKey.METADATA, 1, b"\0\0\x20\0" + b"\0\0" * LARGE_BYTES)
+        for client in clients:
+            client.send(ApiKey.METADATA, 1, b"\0\0\x20\0" + b"\0\0" * LARGE_BYTES)
         await until(lambda: broker.services.counters.peers_dropped > 0)
 
 
@@ -176,6 +178,9 @@ async def test_other_requests_are_served_between_two_batches_that_take_long(
         client.send_produce({"orders": {number: batch(b"later") for number in range(6)}})
         for offset in range(2):
             [topic] = (await client.produced()).responses
-            found = [(each.error_code, each.base_offset) for each in topic.partition_responses]
+            found = [
+                (response.error_code, response.base_offset)
+                for response in topic.partition_responses
+            ]
             assert found == [(ErrorCode.NONE, offset)] * 6
     assert len(noted) == len(set(noted)) == 12

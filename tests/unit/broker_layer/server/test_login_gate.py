@@ -315,7 +315,9 @@ async def test_refusals_are_in_the_audit_log(caplog: pytest.LogCaptureFixture) -
             assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             client = await server.connect()
             assert await shake_hands(client, Mechanism.PLAIN)
-    lines = [JsonFormatter().format(each) for each in caplog.records if each.name == AUDIT_LOGGER]
+    lines = [
+        JsonFormatter().format(record) for record in caplog.records if record.name == AUDIT_LOGGER
+    ]
     found = [(each["act"], each["result"], each["who"]) for each in map(json.loads, lines)]
     assert found == [("login", "refused", "unknown")] * 2
     assert "guess" not in "".join(lines)

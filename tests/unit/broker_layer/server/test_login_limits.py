@@ -170,11 +170,11 @@ async def test_no_login_stays_in_memory(password: str) -> None:
     await until(lambda: gate.begun == 1)
     clients = [logged_in, shaken, fresh, busy]
     known = [
-        weakref.ref(each)
-        for each in (*listener.logins.sessions._under_way, *listener.logins.sessions._done)
+        weakref.ref(session)
+        for session in (*listener.logins.sessions._under_way, *listener.logins.sessions._done)
     ]
     assert len(known) == 4
-    assert all(isinstance(each(), SaslSession) for each in known)
+    assert all(isinstance(reference_type(), SaslSession) for reference_type in known)
     for client in clients:
         client.lose()
     await turns()
@@ -184,7 +184,7 @@ async def test_no_login_stays_in_memory(password: str) -> None:
     del client, logged_in, shaken, fresh, busy
     clients.clear()
     gc.collect()
-    assert [each() for each in known] == [None] * 4
+    assert [reference_type() for reference_type in known] == [None] * 4
 
 
 async def test_a_broker_that_closes_ends_logins(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,4 +201,4 @@ async def test_a_broker_that_closes_ends_logins(caplog: pytest.LogCaptureFixture
         await turns()
     assert working.transport.is_lost
     assert refused.transport.is_lost
-    assert all(each.levelno < logging.ERROR for each in caplog.records)
+    assert all(record.levelno < logging.ERROR for record in caplog.records)

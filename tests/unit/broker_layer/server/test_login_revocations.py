@@ -51,7 +51,7 @@ async def test_only_sessions_of_the_mechanism_are_ended(listener: LoginSetting) 
     for mechanism, client in clients.items():
         await client.log_in(mechanism)
     listener.logins.sessions.revoke(USERS[0], [ScramMechanism.SHA_256])
-    assert [each.is_closed for each in clients.values()] == [True, False, True]
+    assert [login_client.is_closed for login_client in clients.values()] == [True, False, True]
 
 
 async def test_a_session_of_a_token_does_not_end_with_a_password() -> None:

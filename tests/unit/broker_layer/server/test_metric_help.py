@@ -7,7 +7,7 @@ from broker_layer.server.server_limits import BrokerCounters
 
 
 def test_every_field_has_a_help_text_and_every_help_text_a_field() -> None:
-    assert [*PLAIN, *LABELLED, *LATENCIES] == [each.name for each in fields(BrokerCounters)]
+    assert [*PLAIN, *LABELLED, *LATENCIES] == [field.name for field in fields(BrokerCounters)]
     plain = [described.text for described in PLAIN.values()]
     labelled = [row.text for row in LABELLED.values()]
     for text in (*plain, *labelled, *LATENCIES.values(), *PARTITION.values()):

@@ -80,7 +80,8 @@ async def test_timestamp_unknown_to_version_is_refused(
 def deletion_of(partitions: int, timeout_ms: int) -> DeleteRecordsRequest:
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     wanted = [
-        kind.DeleteRecordsPartition(partition_index=each, offset=2) for each in range(partitions)
+        kind.DeleteRecordsPartition(partition_index=number, offset=2)
+        for number in range(partitions)
     ]
     return DeleteRecordsRequest(
         topics=[kind(name="orders", partitions=wanted)], timeout_ms=timeout_ms
@@ -96,7 +97,8 @@ async def rows_of_deletion(
     assert isinstance(answer, DeleteRecordsResponse)
     (topic,) = answer.topics
     return [
-        (each.partition_index, each.error_code, each.low_watermark) for each in topic.partitions
+        (partition.partition_index, partition.error_code, partition.low_watermark)
+        for partition in topic.partitions
     ]
 
 
@@ -123,9 +125,9 @@ async def test_concurrent_deletions_are_limited() -> None:
     count = DELETIONS_AT_ONCE_MAX + 3
     under_way: list[int] = []
     meeting = asyncio.Event()
-    logs = {("orders", each): MeetingLog(under_way, meeting) for each in range(count)}
+    logs = {("orders", number): MeetingLog(under_way, meeting) for number in range(count)}
     rows = await rows_of_deletion({**logs}, 60_000)
-    assert rows == [(each, ErrorCode.NONE, 2) for each in range(count)]
+    assert rows == [(number, ErrorCode.NONE, 2) for number in range(count)]
 
 
 class StuckLog(MemoryLog):
@@ -141,12 +143,12 @@ class StuckLog(MemoryLog):
 async def test_deletion_has_one_deadline() -> None:
     count = 2 * DELETIONS_AT_ONCE_MAX
     logs: dict[tuple[str, int], MemoryLog] = {
-        ("orders", each): StuckLog() for each in range(count - 1)
+        ("orders", number): StuckLog() for number in range(count - 1)
     }
     logs["orders", 0] = MemoryLog(log_end_offset=5, high_watermark=5)
     logs["orders", count - 1] = MemoryLog(log_end_offset=5, high_watermark=5)
     rows = await rows_of_deletion(logs, 400)
-    late = [(each, ErrorCode.REQUEST_TIMED_OUT, -1) for each in range(1, count)]
+    late = [(number, ErrorCode.REQUEST_TIMED_OUT, -1) for number in range(1, count)]
     assert rows == [(0, ErrorCode.NONE, 2), *late]
     assert sum(log.reads for log in logs.values()) == DELETIONS_AT_ONCE_MAX
     assert logs["orders", count - 1].log_start_offset == 0
@@ -164,7 +166,7 @@ class SlowLog(MemoryLog):
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_deletion_without_a_timeout_is_done(timeout_ms: int) -> None:
     logs: dict[tuple[str, int], MemoryLog] = {
-        ("orders", each): SlowLog(log_end_offset=5, high_watermark=5) for each in range(2)
+        ("orders", number): SlowLog(log_end_offset=5, high_watermark=5) for number in range(2)
     }
     rows = await rows_of_deletion(logs, timeout_ms)
     assert rows == [(0, ErrorCode.NONE, 2), (1, ErrorCode.NONE, 2)]
@@ -190,16 +192,16 @@ async def test_the_producers_of_a_partition_are_described_once() -> None:
         kind(name="none", partition_indexes=[0]),
         kind(name="orders", partition_indexes=[1, 0, 2]),
     ]
-    logs = {("orders", each): MemoryLog() for each in range(2)}
+    logs = {("orders", number): MemoryLog() for number in range(2)}
     async with serving(MemoryTopics(logs)) as broker:
         client = await broker.connect()
         request = DescribeProducersRequest(topics=asked)
         answer = await client.ask(ApiKey.DESCRIBE_PRODUCERS, request, 0)
     assert isinstance(answer, DescribeProducersResponse)
     assert [
-        (topic.name, each.partition_index, len(each.active_producers))
+        (topic.name, partition.partition_index, len(partition.active_producers))
         for topic in answer.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     ] == [("orders", 0, 1), ("orders", 1, 1), ("orders", 2, 0), ("none", 0, 0)]
 
 

@@ -39,7 +39,7 @@ async def test_batch_is_appended_and_fetched(version: int) -> None:
         found = (await client.fetched()).responses[0].partitions[0]
         assert found.high_watermark == 3
         data = bytes_of(found)
-        assert [each.value for each in parse_records(data, bytes_max=1000)] == [b"one", b"two"]
+        assert [record.value for record in parse_records(data, bytes_max=1000)] == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("version", [4, 5, 7, 9, 11, 12, 13, 16])
@@ -51,8 +51,8 @@ async def test_every_fetch_version_is_answered(version: int) -> None:
         name = TOPIC_ID if version >= 13 else "orders"
         client.send_fetch(Ask({name: BOTH}), version)
         answer = await client.fetched(version)
-        assert [each.high_watermark for each in answer.responses[0].partitions] == [1, 1]
-        assert all(each.records for each in answer.responses[0].partitions)
+        assert [partition.high_watermark for partition in answer.responses[0].partitions] == [1, 1]
+        assert all(partition.records for partition in answer.responses[0].partitions)
 
 
 async def test_answers_keep_the_order_of_requests() -> None:
@@ -132,7 +132,7 @@ async def test_invalid_batch_does_not_affect_others(records: bytes, error: Error
         client = await broker.connect()
         client.send_produce({"orders": {0: records, 1: batch(b"fine")}})
         rows = (await client.produced()).responses[0].partition_responses
-        assert [each.error_code for each in rows] == [error, 0]
+        assert [row.error_code for row in rows] == [error, 0]
 
 
 async def test_invalid_acks_are_refused() -> None:
@@ -152,7 +152,7 @@ async def test_uncommitted_batch_times_out() -> None:
         client = await broker.connect()
         client.send_produce({"orders": {0: batch(b"one"), 1: batch(b"two")}}, timeout_ms=20)
         rows = (await client.produced()).responses[0].partition_responses
-        assert [each.error_code for each in rows] == [ErrorCode.REQUEST_TIMED_OUT, 0]
+        assert [row.error_code for row in rows] == [ErrorCode.REQUEST_TIMED_OUT, 0]
         log.commit()  # too late: the request is answered already
         client.send_produce({"orders": {1: batch(b"three")}})
         assert (await client.produced()).responses[0].partition_responses[0].base_offset == 1
@@ -199,12 +199,14 @@ async def test_refusal_names_leader() -> None:
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (4, 9)
         expected = [(4, "outer-4", "rack-4")]  # as in Metadata, including the rack
         assert [
-            (each.node_id, each.host, each.rack) for each in produced.node_endpoints
+            (endpoint.node_id, endpoint.host, endpoint.rack) for endpoint in produced.node_endpoints
         ] == expected
         topics.ids[uuid.UUID(int=78).bytes] = "moved"
         client.send_fetch(Ask({uuid.UUID(int=78): {0: Wanted()}}), 16)
         answer = await client.fetched(16)
-        assert [(each.node_id, each.host, each.rack) for each in answer.node_endpoints] == expected
+        assert [
+            (endpoint.node_id, endpoint.host, endpoint.rack) for endpoint in answer.node_endpoints
+        ] == expected
         fetched = answer.responses[0].partitions[0]
         assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert fetched.current_leader.leader_id == 4
@@ -260,7 +262,7 @@ async def test_unknown_transaction_is_refused() -> None:
         records = batch(b"one", producer=Producer(9, 0, 0), is_transactional=True)
         client.send_produce({"orders": {0: records, 1: records}}, transactional_id="t")
         rows = (await client.produced()).responses[0].partition_responses
-        errors = [each.error_code for each in rows]
+        errors = [row.error_code for row in rows]
         assert errors == [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE]
         assert topics.logs["orders", 0].log_end_offset == 0
         assert topics.logs["orders", 1].log_end_offset == 0
@@ -287,7 +289,7 @@ async def test_fetch_waits_for_append() -> None:
         reads = topics.logs["orders", 0].reads
         writer.send_produce({"orders": {1: batch(b"one")}})
         answer = await reader.fetched()
-        assert [each.high_watermark for each in answer.responses[0].partitions] == [0, 1]
+        assert [partition.high_watermark for partition in answer.responses[0].partitions] == [0, 1]
         assert topics.logs["orders", 0].reads == reads, "nothing was looked up where nothing moved"
         assert topics.logs["orders", 1].callbacks.is_empty
 
@@ -305,7 +307,7 @@ async def test_waiting_fetch_follows_log_that_replaces_another_one() -> None:
         assert old.callbacks.is_empty
         writer.send_produce({"orders": {1: batch(b"one")}})
         answer = await reader.fetched()
-        assert [each.high_watermark for each in answer.responses[0].partitions] == [0, 1]
+        assert [partition.high_watermark for partition in answer.responses[0].partitions] == [0, 1]
         assert new.callbacks.is_empty
 
 
@@ -319,7 +321,7 @@ async def test_fetch_waits_for_min_bytes() -> None:
             writer.send_produce({"orders": {partition: batch(b"x" * size)}})
             await writer.produced()
         rows = (await reader.fetched()).responses[0].partitions
-        assert sum(len(bytes_of(each)) for each in rows) > 5_000
+        assert sum(len(bytes_of(row)) for row in rows) > 5_000
 
 
 async def test_fetch_returns_empty_after_max_wait() -> None:
@@ -366,11 +368,11 @@ async def test_fetch_bytes_are_limited_to_one_complete_batch() -> None:
         ):
             client.send_fetch(Ask({"orders": BOTH}, max_bytes=max_bytes))
             rows = (await client.fetched()).responses[0].partitions
-            assert [len(bytes_of(each)) // 1_000 for each in rows] == counts
+            assert [len(bytes_of(row)) // 1_000 for row in rows] == counts
         small = Wanted(bytes_max=1_100)
         client.send_fetch(Ask({"orders": {0: small, 1: small}}))
         rows = (await client.fetched()).responses[0].partitions
-        assert [len(bytes_of(each)) // 1_000 for each in rows] == [1, 1]
+        assert [len(bytes_of(row)) // 1_000 for row in rows] == [1, 1]
 
 
 async def test_session_omits_unchanged_partitions() -> None:
@@ -380,7 +382,7 @@ async def test_session_omits_unchanged_partitions() -> None:
         client.send_fetch(Ask({"orders": BOTH, "other": {0: Wanted()}}, session_epoch=0))
         first = await client.fetched()
         assert first.session_id > 0
-        assert sum(len(each.partitions) for each in first.responses) == 3
+        assert sum(len(response.partitions) for response in first.responses) == 3
         number = first.session_id
         client.send_fetch(Ask(session_id=number, session_epoch=1))
         assert (await client.fetched()).responses == []
@@ -388,8 +390,8 @@ async def test_session_omits_unchanged_partitions() -> None:
         await client.produced()
         client.send_fetch(Ask(session_id=number, session_epoch=2))
         changed = await client.fetched()
-        assert [each.topic for each in changed.responses] == ["orders"]
-        assert [each.partition_index for each in changed.responses[0].partitions] == [1]
+        assert [response.topic for response in changed.responses] == ["orders"]
+        assert [partition.partition_index for partition in changed.responses[0].partitions] == [1]
         client.send_fetch(Ask(session_id=number, session_epoch=9))
         assert (await client.fetched()).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         client.send_fetch(Ask(session_id=12345, session_epoch=3))

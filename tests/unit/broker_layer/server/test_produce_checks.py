@@ -25,7 +25,7 @@ VERSION = 9
 
 
 def one_batch(kind: Compression = Compression.NONE, attributes: int = 0) -> bytearray:
-    records = [Record(each, 1_000 + each, None, b"value") for each in range(3)]
+    records = [Record(number, 1_000 + number, None, b"value") for number in range(3)]
     batch = build_batch(records, compression=kind)
     (before,) = struct.unpack_from(">h", batch, 21)
     struct.pack_into(">h", batch, 21, before | attributes)
@@ -102,7 +102,7 @@ def test_append_time_flag_of_client_is_removed() -> None:
     header, batch = read_batch(memoryview(claimed), VERSION, None)
     assert not header.uses_append_time
     check_batch(batch, header)
-    assert [each.timestamp_ms for each in parse_records(batch, bytes_max=1 << 10)] == [
+    assert [record.timestamp_ms for record in parse_records(batch, bytes_max=1 << 10)] == [
         1_000,
         1_001,
         1_002,
@@ -112,7 +112,7 @@ def test_append_time_flag_of_client_is_removed() -> None:
 
 @pytest.mark.parametrize("kind", list(Compression))
 def test_records_of_compacted_topics_have_keys(kind: Compression) -> None:
-    keyed = [Record(each, 1_000, b"", b"value") for each in range(3)]
+    keyed = [Record(number, 1_000, b"", b"value") for number in range(3)]
     assert not keyless_in(build_batch(keyed, compression=kind))
     two_without = [*keyed, *(Record(each, 1_000, None, b"value") for each in (3, 4))]
     assert keyless_in(build_batch(two_without, compression=kind)) == [3, 4]

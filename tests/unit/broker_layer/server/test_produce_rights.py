@@ -36,7 +36,10 @@ async def _codes(broker: ServedBroker, transactional_id: str | None = None) -> d
     )
     client.send_produce({"a": {0: records}, "b": {0: records}}, transactional_id=transactional_id)
     response = await client.produced()
-    return {each.name: each.partition_responses[0].error_code for each in response.responses}
+    return {
+        produce_response.name: produce_response.partition_responses[0].error_code
+        for produce_response in response.responses
+    }
 
 
 async def test_refused_topics_do_not_refuse_the_others(

@@ -28,5 +28,5 @@ async def test_the_text_of_an_error_is_limited() -> None:
         client = await broker.connect()
         client.send_produce({"orders": {0: batch(b"x"), 1: batch(b"x")}})
         [topic] = (await client.produced()).responses
-    texts = [each.error_message for each in topic.partition_responses]
+    texts = [response.error_message for response in topic.partition_responses]
     assert texts == [refusal.text[:TEXT_CHARACTERS_MAX]] * 2

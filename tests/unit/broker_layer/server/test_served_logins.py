@@ -52,7 +52,7 @@ class Served:
 
     async def add(self, name: str, password: str = PASSWORD) -> None:
         await self.users.add(
-            name, [new_credential(each, password, Random(4)) for each in ScramMechanism]
+            name, [new_credential(mechanism, password, Random(4)) for mechanism in ScramMechanism]
         )
         await until(lambda: name in self.table.users)
 
@@ -158,7 +158,7 @@ async def test_decoys_are_the_same_on_all_brokers_and_after_a_restart() -> None:
     server, seen = MemoryMetadataServer(), list[bytes]()
     for _ in range(2):
         async with serving(server=server) as first, serving(server=server) as second:
-            seen += [await first_answer(each.setting, "mallory") for each in (first, second)]
+            seen += [await first_answer(served.setting, "mallory") for served in (first, second)]
     assert len(set(seen)) == 1
     async with serving(seed=2) as other:
         assert await first_answer(other.setting, "mallory") != seen[0], "another cluster"
@@ -171,7 +171,11 @@ async def test_the_forms_of_known_users_are_among_those_of_unknown_ones() -> Non
             _form(await first_answer(served.setting, f"user-{number}")) for number in range(64)
         }
         await served.users.add(
-            "alice", [new_credential(each, PASSWORD, Random(4), 16_384) for each in ScramMechanism]
+            "alice",
+            [
+                new_credential(mechanism, PASSWORD, Random(4), 16_384)
+                for mechanism in ScramMechanism
+            ],
         )
         await until(lambda: "alice" in served.table.users)
         assert _form(await first_answer(served.setting, "alice")) in shown
@@ -216,7 +220,7 @@ async def test_a_broker_that_stops_refuses_checks_without_a_failure(
         client.send(PLAIN_FRAME)
         assert (await client.authenticated()).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert served.setting.context.counters.requests_failed == 0
-        assert all(each.levelno < logging.ERROR for each in caplog.records)
+        assert all(record.levelno < logging.ERROR for record in caplog.records)
 
 
 # -- tokens
@@ -271,6 +275,6 @@ async def test_no_token_is_taken_without_keys(
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
                 REFUSED,
             )
-    shown = json.dumps([vars(each)["fields"] for each in caplog.records])
+    shown = json.dumps([vars(record)["fields"] for record in caplog.records])
     assert "missing" in shown
     assert _token() not in shown

@@ -32,7 +32,7 @@ def topics_of() -> MemoryTopics:
 
 
 def is_throttled(broker: ServedBroker) -> bool:
-    return any(each._pause & Pause.THROTTLED for each in broker.server.connections)
+    return any(connection._pause & Pause.THROTTLED for connection in broker.server.connections)
 
 
 def throttles(broker: ServedBroker) -> dict[str, int]:

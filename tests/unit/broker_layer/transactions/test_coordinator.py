@@ -451,6 +451,6 @@ async def test_nothing_is_decided_or_shown_while_another_broker_may_lead() -> No
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
     assert setting.coordinator.list_all() == []
     log.lead_refusal = None
-    assert [each.transactional_id for each in setting.coordinator.list_all()] == ["t"]
+    assert [transaction.transactional_id for transaction in setting.coordinator.list_all()] == ["t"]
     assert setting.coordinator.verify(claim, [A0]) == {A0: ErrorCode.NONE}
     await setting.aclose()

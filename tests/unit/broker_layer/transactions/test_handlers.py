@@ -84,9 +84,9 @@ async def add(
     answer = await ask(cluster, ApiKey.ADD_PARTITIONS_TO_TXN, version, request)
     assert isinstance(answer, AddPartitionsToTxnResponse)
     return {
-        (result.name, each.partition_index): each.partition_error_code
+        (result.name, partition_result.partition_index): partition_result.partition_error_code
         for result in answer.results_by_topic_v3_and_below
-        for each in result.results_by_partition
+        for partition_result in result.results_by_partition
     }
 
 
@@ -224,7 +224,10 @@ async def test_brokers_verify_and_add_for_many_transactions_at_once(cluster: Clu
     codes = [
         (
             result.transactional_id,
-            [each.partition_error_code for each in topic.results_by_partition],
+            [
+                partition_result.partition_error_code
+                for partition_result in topic.results_by_partition
+            ],
         )
         for result in answer.results_by_transaction
         for topic in result.topic_results
@@ -278,8 +281,12 @@ async def list_all(
     assert isinstance(answer, ListTransactionsResponse)
     assert answer.error_code == 0
     found = [
-        (each.transactional_id, each.producer_id, each.transaction_state)
-        for each in answer.transaction_states
+        (
+            transaction_state.transactional_id,
+            transaction_state.producer_id,
+            transaction_state.transaction_state,
+        )
+        for transaction_state in answer.transaction_states
     ]
     return sorted(found), answer.unknown_state_filters
 
@@ -304,15 +311,17 @@ async def test_other_work_runs_while_many_ids_are_shown(
 ) -> None:
     monkeypatch.setattr(turns, "TURN_S", -1.0)
     names = [f"t{number}" for number in range(3 * SLICE_ELEMENTS)]
-    for each in names:
-        await cluster.brokers[0].coordinator.init_producer_id(each, 1000, None)
+    for name in names:
+        await cluster.brokers[0].coordinator.init_producer_id(name, 1000, None)
     async with counting_passes() as passes:
         if api == "list":
             found, _ = await list_all(cluster)
             assert len(found) == len(names)
         else:
             answer = await describe(cluster, *names)
-            assert all(each.error_code == 0 for each in answer.transaction_states)
+            assert all(
+                transaction_state.error_code == 0 for transaction_state in answer.transaction_states
+            )
         assert passes.now >= len(names) // SLICE_ELEMENTS
 
 

@@ -190,8 +190,8 @@ async def test_a_marker_does_not_wait_for_a_broker_that_lost_its_partition() -> 
     world, stored = MarkerWorld(), list[TopicPartition]()
     world.leaders = {A0: 2, A1: 2, B0: 2}
     world.answer_delay_s = 30.0
-    for each in (A0, A1, B0):
-        world.sender.send(job_of(stored), [each])
+    for partition in (A0, A1, B0):
+        world.sender.send(job_of(stored), [partition])
         await asyncio.sleep(1)
     assert world.requests == [(2, 1)]
     world.answer_delay_s = 0.01  # of the next leader; broker 2 answers nothing until its timeout

@@ -131,10 +131,10 @@ async def answer(
     response = await handler.write_markers(request, context)
     assert isinstance(response, WriteTxnMarkersResponse)
     return [
-        (marker.producer_id, topic.name, each.partition_index, each.error_code)
+        (marker.producer_id, topic.name, partition.partition_index, partition.error_code)
         for marker in response.markers
         for topic in marker.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
 
 
@@ -157,7 +157,7 @@ async def test_a_request_with_too_many_markers_is_refused_as_a_whole() -> None:
     handler = MarkerHandler(logs.writer, 2.0)
     many = [TopicPartition("a", number) for number in range(MARKERS_MAX + 1)]
     with pytest.raises(KafkaFrameError, match="at most 1000"):
-        await answer(handler, markers_request([(each, COMMIT) for each in many]))
+        await answer(handler, markers_request([(partition, COMMIT) for partition in many]))
     assert not logs.appended
 
 

@@ -44,7 +44,7 @@ class Setting:
         raise AssertionError("no broker coordinates")
 
     def other(self) -> Broker:
-        (other,) = [each for each in self.cluster.brokers if each is not self.coordinating()]
+        (other,) = [broker for broker in self.cluster.brokers if broker is not self.coordinating()]
         return other
 
     async def verify(

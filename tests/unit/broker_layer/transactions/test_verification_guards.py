@@ -11,9 +11,9 @@ def test_a_marker_voids_earlier_confirmations() -> None:
     first, second = guards.begin(A0, 7), guards.begin(A0, 7)
     guards.marker_written(A0, 7)
     third = guards.begin(A0, 7)
-    assert [each.holds() for each in (first, second, third)] == [False, False, True]
-    for each in (first, second, third):
-        each.release()
+    assert [confirmation.holds() for confirmation in (first, second, third)] == [False, False, True]
+    for confirmation in (first, second, third):
+        confirmation.release()
     assert not guards._live
 
 

@@ -40,7 +40,7 @@ async def test_an_unused_buffer_is_reused(reader: LedgerReader) -> None:
         assert payload[:1] == b"%d" % number
         buffers.append(payload.obj)
         del payload
-    assert len({id(each) for each in buffers}) < COUNT
+    assert len({id(buffer) for buffer in buffers}) < COUNT
 
 
 async def test_a_buffer_in_use_is_not_overwritten(reader: LedgerReader) -> None:

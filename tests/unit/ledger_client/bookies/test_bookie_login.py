@@ -95,7 +95,7 @@ async def test_a_client_logs_in_once_and_calls(
         assert world.served.counters.connections_accepted == 1
         sessions = world.logins._sessions
         assert sessions is not None
-        assert [each.principal.name for each in sessions._done] == ["alice"]
+        assert [session.principal.name for session in sessions._done] == ["alice"]
 
 
 async def test_a_wrong_password_says_what_to_do(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ async def test_a_silent_login_is_not_tested_with_a_ping(
     config = ClientConfig(connect_timeout_s=1.0)
     async with pool_of(ScriptedAddresses(bookie), access_of(tmp_path), config) as pool:
         assert (await failure_of(pool, bookie.id)).failure is CallFailure.TIMEOUT
-    assert [type(each).__name__ for each in bookie.requests] == ["Hello", "BeginLogin"]
+    assert [type(request).__name__ for request in bookie.requests] == ["Hello", "BeginLogin"]
 
 
 # -- messages alone

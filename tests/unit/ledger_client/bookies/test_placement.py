@@ -35,7 +35,7 @@ def bookie(
 
 
 def by_id(*registrations: BookieRegistration) -> Bookies:
-    return {each.bookie_id: each for each in registrations}
+    return {registration.bookie_id: registration for registration in registrations}
 
 
 def racks_of_write_sets(
@@ -81,7 +81,9 @@ def test_an_ensemble_is_found_exactly_when_there_are_enough(
 ) -> None:
     names = st.sampled_from(sorted(bookies)) if bookies else st.nothing()
     excluded = dict.fromkeys(data.draw(st.lists(names, unique=True)), "a test says so")
-    usable = [i for i, each in bookies.items() if each.writable and i not in excluded]
+    usable = [
+        i for i, registration in bookies.items() if registration.writable and i not in excluded
+    ]
     chosen = policy.new_ensemble(quorum, bookies, excluded, Random(1))
     if isinstance(chosen, Shortage):
         assert len(usable) < quorum.ensemble_size
@@ -101,7 +103,9 @@ def test_replacements_are_other_bookies(
     assume(not isinstance(ensemble, Shortage))
     assert not isinstance(ensemble, Shortage)
     positions = frozenset(data.draw(st.sets(st.integers(0, quorum.ensemble_size - 1), min_size=1)))
-    spares = [i for i, each in bookies.items() if each.writable and i not in ensemble]
+    spares = [
+        i for i, registration in bookies.items() if registration.writable and i not in ensemble
+    ]
     found = policy.replacements(quorum, ensemble, positions, bookies, {}, Random(2))
     if isinstance(found, Shortage):
         assert len(spares) < len(positions)
@@ -166,7 +170,7 @@ def test_load_follows_free_disk_and_weight() -> None:
         chosen = SpreadPolicy().new_ensemble(one, bookies, {}, rng)
         assert not isinstance(chosen, Shortage)
         counts[chosen[0]] += 1
-    small, large, light = (counts[each] for each in sorted(counts))
+    small, large, light = (counts[count] for count in sorted(counts))
     assert 2.3 < large / small < 3.9
     assert small > 5 * light
 

@@ -40,7 +40,7 @@ def spans(quorum: QuorumSpec, ensemble: Ensemble, bookies: Bookies) -> list[tupl
     found: list[tuple[int, int]] = []
     for start in range(size):
         places = [bookies[ensemble[(start + i) % size]].place for i in range(quorum.write_quorum)]
-        found.append((len({each.rack for each in places}), len(set(places))))
+        found.append((len({place.rack for place in places}), len(set(places))))
     return found
 
 
@@ -63,8 +63,8 @@ def test_an_ensemble_is_as_spread_as_the_best_of_all(
     chosen = POLICY.new_ensemble(quorum, bookies, {}, Random(seed))
     assert not isinstance(chosen, Shortage)
     kept = [None] * quorum.ensemble_size
-    best = best_of_all(quorum, kept, [each.place for each in bookies.values()])
-    assert reached(quorum, kept, [bookies[each].place for each in chosen]) == best
+    best = best_of_all(quorum, kept, [bookie.place for bookie in bookies.values()])
+    assert reached(quorum, kept, [bookies[bookie].place for bookie in chosen]) == best
 
 
 @given(quorums(), places, st.integers(0, 2**32), st.data())
@@ -80,7 +80,7 @@ def test_replacements_are_as_spread_as_the_best_of_all(
     found = POLICY.replacements(quorum, ensemble, positions, bookies, {}, Random(seed))
     assert not isinstance(found, Shortage)
     kept = [None if p in positions else bookies[ensemble[p]].place for p in range(size)]
-    best = best_of_all(quorum, kept, [bookies[each].place for each in spare])
+    best = best_of_all(quorum, kept, [bookies[bookie].place for bookie in spare])
     filled = [bookies[found.get(p, ensemble[p])].place for p in range(size)]
     assert reached(quorum, kept, filled) == best
 

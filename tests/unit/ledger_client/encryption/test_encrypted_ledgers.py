@@ -39,8 +39,10 @@ async def payloads_of(
 
 def stored(cluster: TestCluster, ledger_id: int) -> bytes:
     """Return all that bookies hold of a ledger."""
-    held = [each.ledgers.get(LedgerId(ledger_id)) for each in cluster.bookies]
-    return b"".join(bytes(view.data) for each in held if each for view in each.entries.values())
+    held = [bookie.ledgers.get(LedgerId(ledger_id)) for bookie in cluster.bookies]
+    return b"".join(
+        bytes(view.data) for ledger in held if ledger for view in ledger.entries.values()
+    )
 
 
 async def test_every_way_to_append_is_encrypted(cluster: TestCluster) -> None:
@@ -131,8 +133,8 @@ async def test_unconfirmed_entries_are_decrypted(cluster: TestCluster) -> None:
         ledger = await client.create_ledger(THREE, encryption=keys())
         await ledger.append_many([b"a", b"b"])
         async with client.open_ledger(ledger.id, encryption=keys()) as reader:
-            batches = [each async for each in reader.read_unconfirmed(0, 1)]
-            assert [entry.data for each in batches for entry in each] == [b"a", b"b"]
+            batches = [batch async for batch in reader.read_unconfirmed(0, 1)]
+            assert [entry.data for batch in batches for entry in batch] == [b"a", b"b"]
             payload, offsets = batches[0].buffers()
             assert (bytes(payload), offsets[:2], batches[0].ledger_id) == (b"ab", [0, 1], ledger.id)
         await ledger.aclose()
@@ -193,7 +195,10 @@ async def test_after_a_rotation_both_keys_are_used(cluster: TestCluster) -> None
             async with client.create_ledger(THREE, encryption=keys(current)) as ledger:
                 await ledger.append(current.encode())
             ids.append(ledger.id)
-        assert [await payloads_of(client, each, keys()) for each in ids] == [[b"old"], [b"new"]]
+        assert [await payloads_of(client, ledger_id, keys()) for ledger_id in ids] == [
+            [b"old"],
+            [b"new"],
+        ]
 
 
 async def test_keys_for_a_plain_ledger(cluster: TestCluster) -> None:

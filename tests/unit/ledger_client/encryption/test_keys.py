@@ -209,7 +209,7 @@ def test_a_bad_file_is_refused_without_its_content(tmp_path: Path, case: str) ->
     path = key_file(tmp_path, text)
     shown = shown_by(lambda: read_key_file(path), KeyFileError)
     assert why in shown
-    assert not [each for each in SECRETS if each in shown]
+    assert not [secret for secret in SECRETS if secret in shown]
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def shown_by(call: Callable[[], object], kind: type[LedgerError]) -> str:
     while error is not None:
         told = traceback.TracebackException.from_exception(error, capture_locals=True)
         # The frames of this test hold what it wrote.
-        frames = [str(each.locals) for each in told.stack if "tests" not in each.filename]
+        frames = [str(summary.locals) for summary in told.stack if "tests" not in summary.filename]
         shown += [str(error), repr(error), *frames]
         error = error.__cause__ or error.__context__
     return "".join(shown)

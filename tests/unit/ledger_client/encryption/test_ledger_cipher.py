@@ -63,7 +63,7 @@ def test_the_stored_bytes_are_as_documented() -> None:
 
 def test_a_payload_grows_by_the_tag() -> None:
     sealed = cipher().encrypt(EntryId(0), PAYLOADS)
-    assert [len(each) for each in sealed] == [len(each) + TAG_BYTES for each in PAYLOADS]
+    assert [len(each) for each in sealed] == [len(payload) + TAG_BYTES for payload in PAYLOADS]
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=20), st.integers(0, 2**62))

@@ -33,7 +33,7 @@ X = BookieId("x")
 
 def payloads(first: int, last: int) -> list[bytes]:
     """Return entries of different sizes."""
-    return [payload_of(LEDGER, each, 10 + each) for each in range(first, last + 1)]
+    return [payload_of(LEDGER, number, 10 + number) for number in range(first, last + 1)]
 
 
 def length(first: int, last: int) -> int:
@@ -67,7 +67,7 @@ def piece(first: int, last: int, bytes_max: int = 10_000) -> CopyPiece:
     [
         (10_000, [(3, 1), (4, 4), (8, 2)]),
         (len(b"".join(payloads(4, 5))), [(3, 1), (4, 2), (6, 1), (7, 1), (8, 1), (9, 1)]),
-        (1, [(each, 1) for each in range(3, 10)]),
+        (1, [(number, 1) for number in range(3, 10)]),
     ],
 )
 def test_entries_are_sent_on_in_batches_of_their_own_stripes(
@@ -88,7 +88,9 @@ def test_entries_are_sent_on_in_batches_of_their_own_stripes(
         first, last = header.first_entry_id, header.last_entry_id
         assert header.lac == first - 1, "all entries before it are confirmed"
         assert header.length_before == 1000 + length(3, first - 1)
-        assert [bytes(each) for each in view.payload_views()] == payloads(first, last)
+        assert [bytes(payload_view) for payload_view in view.payload_views()] == payloads(
+            first, last
+        )
 
 
 def test_batches_whose_mac_cannot_be_made_again_are_sent_on_unchanged() -> None:
@@ -98,14 +100,14 @@ def test_batches_whose_mac_cannot_be_made_again_are_sent_on_unchanged() -> None:
     assert made.payloads_from(EntryId(3)) == payloads(3, 9)
     assert (made.first_entry_id, made.next_entry_id) == (3, 10)
     assert [first for first, _ in made.batches] == [2, 6]
-    assert [bytes(data) for _, data in made.batches] == [bytes(each.data) for each in found]
-    assert made.batch_bytes == sum(len(each.data) for each in found)
+    assert [bytes(data) for _, data in made.batches] == [bytes(view.data) for view in found]
+    assert made.batch_bytes == sum(len(view.data) for view in found)
 
 
 def test_only_a_complete_batch_says_how_long_the_ledger_is() -> None:
     complete = batch(5, 8)
-    found = [length_in_batch(complete, EntryId(each)) for each in range(5, 9)]
-    assert found == [length(0, each - 1) for each in range(5, 9)]
+    found = [length_in_batch(complete, EntryId(number)) for number in range(5, 9)]
+    assert found == [length(0, number - 1) for number in range(5, 9)]
     part = BatchView(complete.cut(EntryId(6), EntryId(7)))
     assert length_in_batch(part, EntryId(6)) is None
 

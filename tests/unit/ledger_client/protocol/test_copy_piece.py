@@ -26,7 +26,7 @@ LARGE = JOINED_BELOW_BYTES // 4
 
 
 def payloads(first: int, last: int, size: int) -> list[bytes]:
-    return [payload_of(LEDGER, each, size) for each in range(first, last + 1)]
+    return [payload_of(LEDGER, number, size) for number in range(first, last + 1)]
 
 
 def batch(first: int, last: int, size: int = LARGE, mac_key: bytes | None = None) -> BatchView:
@@ -51,7 +51,9 @@ def piece(
 def shape(made: CopyPiece) -> list[tuple[int, int]]:
     """Return first entry and number of entries of each batch."""
     views = [BatchView(data) for _, data in made.batches]
-    assert [first for first, _ in made.batches] == [each.header.first_entry_id for each in views]
+    assert [first for first, _ in made.batches] == [
+        batch_view.header.first_entry_id for batch_view in views
+    ]
     for view in views:
         view.verify_crc()
         view.verify_digests(KEYS.seed)
@@ -61,7 +63,7 @@ def shape(made: CopyPiece) -> list[tuple[int, int]]:
 def test_a_complete_large_batch_is_sent_as_it_is() -> None:
     found = [batch(0, 3), batch(4, 7)]
     made = piece(*found, first=0, following=8)
-    assert [bytes(data) for _, data in made.batches] == [bytes(each.data) for each in found]
+    assert [bytes(data) for _, data in made.batches] == [bytes(view.data) for view in found]
     assert (made.entry_count, made.payload_bytes) == (8, 8 * LARGE)
     assert made.payloads_from(EntryId(6)) == payloads(6, 7, LARGE)
 
@@ -73,7 +75,7 @@ def test_many_tiny_entries_are_sent_as_they_are() -> None:
 
 
 def test_small_batches_are_joined_up_to_the_next_large_one() -> None:
-    small = [make_batch(LEDGER, each, payloads(each, each, LARGE)) for each in range(3)]
+    small = [make_batch(LEDGER, number, payloads(number, number, LARGE)) for number in range(3)]
     made = piece(*small, batch(3, 6), batch(7, 7), first=0, following=8)
     assert shape(made) == [(0, 3), (3, 4), (7, 1)]
     lengths = [BatchView(data).header.length_before for _, data in made.batches]

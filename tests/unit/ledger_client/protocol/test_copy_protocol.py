@@ -214,7 +214,9 @@ def test_marks_of_bookies_that_are_no_members_are_stray() -> None:
     for mark in found:
         left = mark.removed(now, TOKEN)
         assert left is not None
-        assert stray_marks(left) == [each for each in found if each != mark]
+        assert stray_marks(left) == [
+            incoming_mark for incoming_mark in found if incoming_mark != mark
+        ]
         assert left.fragments[0].incoming == (names("d") if mark.target == "x" else names("dx"))
     assert stray_marks(now.with_recovery_begun(TOKEN)) == []
     mark = IncomingMark(now.creation_token, EntryId(0), D)
@@ -240,9 +242,9 @@ def test_lost_entries_are_not_copied(
     gone = sorted(each for each in lost if each <= last)
     closed = closed.with_lost([(each, each) for each in gone], 5, TOKEN)
     wanted = {
-        each
-        for each in range(last + 1)
-        if position in write_set_positions(quorum, EntryId(each)) and each not in lost
+        number
+        for number in range(last + 1)
+        if position in write_set_positions(quorum, EntryId(number)) and number not in lost
     }
     made = plan(closed, replaces=members[position])
     assert {e for low, high in made.ranges() for e in range(low, high + 1)} == wanted
@@ -273,7 +275,7 @@ def test_batches_contain_all_entries_in_order_within_their_limits(
 ) -> None:
     quorum = QuorumSpec(3, 3, 2, stripe)
     batches = list(cut_batches(quorum, EntryId(first), lengths, bytes_max))
-    held = [start + each for start, count in batches for each in range(count)]
+    held = [start + number for start, count in batches for number in range(count)]
     assert held == list(range(first, first + len(lengths)))
     for start, count in batches:
         assert start // stripe == (start + count - 1) // stripe

@@ -86,9 +86,9 @@ def test_only_a_member_that_is_out_because_it_lags_is_lagging() -> None:
     assert not found.is_lagging(A)
     found.fail(A, LAGGING, "x")
     found.fail(B, GONE, "y")
-    assert [found.is_lagging(each) for each in (A, B, C)] == [True, False, False]
+    assert [found.is_lagging(bookie) for bookie in (A, B, C)] == [True, False, False]
     found.park_all()
-    assert [found.is_lagging(each) for each in (A, B, C)] == [True, False, False]
+    assert [found.is_lagging(bookie) for bookie in (A, B, C)] == [True, False, False]
 
 
 # -- fences ----------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_a_fence_is_false_once_a_read_that_began_later_finds_the_ledger_open() -
     assert found.false_fences == [B]
     assert (found.failed[B].kind, found.failed[B].reason) == (GONE, FALSE_FENCE)
     assert found.has_unchecked
-    assert [found.fences(each) for each in (A, B, C, D)] == [False, True, True, False]
+    assert [found.fences(bookie) for bookie in (A, B, C, D)] == [False, True, True, False]
     found.end_check()
     assert found.false_fences == [B], "each is counted once"
 
@@ -138,9 +138,9 @@ def test_a_known_false_fence_needs_no_other_read() -> None:
 
 def test_more_false_fences_than_one_writer_goes_on_with() -> None:
     found = health()
-    for each in ENSEMBLE:
+    for bookie in ENSEMBLE:
         assert not found.has_many_false_fences
-        found.fail(each, FENCED, "x")
+        found.fail(bookie, FENCED, "x")
         found.begin_check()
         found.end_check()
     assert len(found.false_fences) == FALSE_FENCES_MAX + 1
@@ -168,12 +168,12 @@ def test_an_ensemble_does_without_members_while_every_entry_reaches_its_ack_quor
     for count in range(len(ensemble) + 1):
         for out in combinations(ensemble, count):
             found = health(quorum)
-            for number, each in enumerate(out):
-                found.fail(each, GONE, "x")
+            for number, bookie in enumerate(out):
+                found.fail(bookie, GONE, "x")
                 if number % 2:
                     found.park(ensemble)
-            for each in out:
-                found.fail(each, GONE, "x")
+            for bookie in out:
+                found.fail(bookie, GONE, "x")
             assert found.must_replace(ensemble) is lacks_quorum(quorum, set(found.out))
             assert found.can_park(ensemble) is not lacks_quorum(quorum, set(found.out))
 

@@ -64,11 +64,11 @@ def test_reading_pauses_while_too_much_is_written_back(monkeypatch: pytest.Monke
     setup = {"quorum": "3/3/2/4", "fragments": "0:a,b,c"}
     found = ("metadata in_recovery", "fenced a lac=-1", "fenced b lac=-1")
     events = (*found, "found a 0 0..1023@0")
-    assert any(each.startswith("read") for each in last_actions(*events, setup=setup))
+    assert any(action.startswith("read") for action in last_actions(*events, setup=setup))
     monkeypatch.setattr(recovery, "PENDING_BYTES_MAX", 10_241)
-    assert any(each.startswith("read") for each in last_actions(*events, setup=setup))
+    assert any(action.startswith("read") for action in last_actions(*events, setup=setup))
     monkeypatch.setattr(recovery, "PENDING_BYTES_MAX", 10_240)
-    assert not any(each.startswith("read") for each in last_actions(*events, setup=setup))
+    assert not any(action.startswith("read") for action in last_actions(*events, setup=setup))
 
 
 def test_a_ledger_that_is_open_again_is_not_closed() -> None:

@@ -34,7 +34,9 @@ EVERYWHERE = QuorumSpec(3, 3, 2, 1)
 
 def fences(quorum: QuorumSpec = EVERYWHERE) -> FencePhase:
     phase = FencePhase(quorum, Fragment(EntryId(5), NAMES[: quorum.ensemble_size]))
-    assert [each.bookie_id for each in phase.requests()] == list(NAMES[: quorum.ensemble_size])
+    assert [request.bookie_id for request in phase.requests()] == list(
+        NAMES[: quorum.ensemble_size]
+    )
     return phase
 
 
@@ -111,24 +113,24 @@ def read(bookie_id: BookieId, first: int, last: int) -> ReadRange:
 
 
 def test_the_first_reads_are_of_whole_stripes_at_their_replicas() -> None:
-    wanted = [read(each, 2, 3) for each in (A, B, C)]
+    wanted = [read(bookie, 2, 3) for bookie in (A, B, C)]
     for first, replicas in ((4, (B, C, D)), (8, (C, D, A)), (12, (D, A, B))):
-        wanted += [read(each, first, first + 3) for each in replicas]
+        wanted += [read(replica, first, first + 3) for replica in replicas]
     assert Reading(2).first_requests == wanted
 
 
 def test_where_every_bookie_holds_everything_chunks_are_long() -> None:
     assert Reading(0, EVERYWHERE).first_requests == [
-        read(each, 0, CHUNK_ENTRIES - 1) for each in (A, B, C)
+        read(bookie, 0, CHUNK_ENTRIES - 1) for bookie in (A, B, C)
     ]
     wide = QuorumSpec(3, 3, 2, 3000)
-    assert Reading(2500, wide).first_requests == [read(each, 2500, 2999) for each in (A, B, C)]
+    assert Reading(2500, wide).first_requests == [read(bookie, 2500, 2999) for bookie in (A, B, C)]
 
 
 @pytest.mark.parametrize("start", [ENTRY_ID_MAX, ENTRY_ID_MAX - 1])
 def test_nothing_is_read_beyond_the_largest_entry_id(start: int) -> None:
     reading = Reading(start, EVERYWHERE)
-    wanted = [read(each, start, ENTRY_ID_MAX) for each in (A, B, C)]
+    wanted = [read(bookie, start, ENTRY_ID_MAX) for bookie in (A, B, C)]
     assert sorted(reading.first_requests, key=lambda each: each.bookie_id) == wanted
     assert reading.phase.requests() == []
     reading.found(A, start, run(start, *[1] * (ENTRY_ID_MAX - start + 1)))
@@ -189,8 +191,8 @@ def test_a_full_chunk_leaves_the_verdict_to_the_next_one() -> None:
     reading = Reading(0)
     reading.found(A, 0, run(0, 1, 2, 3, 4))
     assert reading.phase.verdict() is None
-    for each in (B, C):
-        reading.found(each, 4, status=Status.NO_SUCH_ENTRY)
+    for bookie in (B, C):
+        reading.found(bookie, 4, status=Status.NO_SUCH_ENTRY)
     assert reading.phase.verdict() == Ended(EntryId(4))
     assert reading.phase.has_found_first()
     reading.phase.take()
@@ -266,7 +268,9 @@ def test_once_the_first_entries_are_taken_the_length_is_not_known_here() -> None
 )
 def test_more_chunks_are_open_the_more_is_found(quorum: QuorumSpec, opened: list[int]) -> None:
     reading, counts = Reading(0, quorum), list[int]()
-    firsts = {each.first_entry_id: each for each in reading.first_requests}
+    firsts = {
+        first_request.first_entry_id: first_request for first_request in reading.first_requests
+    }
     for _ in opened:
         counts.append(len(firsts))
         first, request = min(firsts.items())
@@ -274,5 +278,5 @@ def test_more_chunks_are_open_the_more_is_found(quorum: QuorumSpec, opened: list
         size = request.last_entry_id - first + 1
         reading.found(request.bookie_id, first, run(first, *[1] * size))
         reading.phase.take()
-        firsts |= {each.first_entry_id: each for each in reading.phase.requests()}
+        firsts |= {read_range.first_entry_id: read_range for read_range in reading.phase.requests()}
     assert counts == opened

@@ -28,17 +28,20 @@ def test_a_complete_chunk_is_not_the_end() -> None:
     (stretch,) = phase.take()
     assert len(stretch.lengths) == CHUNK_ENTRIES
     assert phase.verdict() is None
-    assert {each.first_entry_id for each in phase.requests()} == {CHUNK_ENTRIES, 2 * CHUNK_ENTRIES}
+    assert {request.first_entry_id for request in phase.requests()} == {
+        CHUNK_ENTRIES,
+        2 * CHUNK_ENTRIES,
+    }
 
 
 def test_an_answer_that_ends_early_says_nothing_of_the_next_entry() -> None:
     phase = reading()
     asked = phase.requests()
-    again = [each for one in asked for each in phase.answered(answer(one, 3))]
+    again = [read_range for one in asked for read_range in phase.answered(answer(one, 3))]
     assert phase.verdict() is None
-    assert [each.first_entry_id for each in again] == [3, 3]
-    for each in again:
-        phase.answered(answer(each, 0, Status.NO_SUCH_ENTRY))
+    assert [read_range.first_entry_id for read_range in again] == [3, 3]
+    for read_range in again:
+        phase.answered(answer(read_range, 0, Status.NO_SUCH_ENTRY))
     assert phase.verdict() == Ended(EntryId(3))
 
 

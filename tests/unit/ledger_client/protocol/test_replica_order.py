@@ -35,8 +35,8 @@ def test_a_failure_of_another_replica_does_not_change_the_preferred_one() -> Non
 def test_a_replica_that_failed_is_not_preferred_any_more() -> None:
     order = ReplicaOrder(0)
     order.note_good(C)
-    for each in REPLICAS:
-        order.note_bad(each)
+    for replica in REPLICAS:
+        order.note_bad(replica)
     assert order.order(REPLICAS) == (A, B, C)
 
 

@@ -29,8 +29,8 @@ def add(writing: WriteBackPhase, first: int, *lengths: int) -> list[str]:
 def shown(actions: list[WriteAction]) -> list[str]:
     """Return writes in the order of their bookies, then choices."""
     words = []
-    for each in actions:
-        match each:
+    for action in actions:
+        match action:
             case WriteBack(bookie_id, span, lac):
                 words.append(f"{bookie_id} {span.first_entry_id}+{span.count} lac={lac}")
             case ChooseReplacements(ensemble, positions, excluded):
@@ -40,8 +40,8 @@ def shown(actions: list[WriteAction]) -> list[str]:
 
 
 def stored(writing: WriteBackPhase, first: int, *bookie_ids: BookieId) -> None:
-    for each in bookie_ids:
-        writing.stored(each, EntryId(first))
+    for bookie_id in bookie_ids:
+        writing.stored(bookie_id, EntryId(first))
 
 
 def test_what_waits_is_counted_in_bytes() -> None:

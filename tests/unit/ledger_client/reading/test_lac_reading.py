@@ -30,7 +30,7 @@ def run(scenario: Callable[[World, FollowedLedger], Awaitable[None]]) -> None:
         tasks = asyncio.all_tasks()
         await scenario(world, ledger)
         assert asyncio.all_tasks() == tasks, "no request is left"
-        assert not any(each.is_fenced for each in world.bookies.bookies.values())
+        assert not any(bookie.is_fenced for bookie in world.bookies.bookies.values())
 
     run_world(main)
 

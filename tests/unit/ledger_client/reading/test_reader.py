@@ -298,7 +298,7 @@ def test_one_polled_bookie_that_hangs_delays_a_tail_for_a_bounded_time() -> None
         tail = reader.tail(20)
         next_batch = asyncio.ensure_future(anext(tail))
         await asyncio.sleep(0.1)
-        polled = [b for b, each in world.bookies.bookies.items() if each.polls]
+        polled = [b for b, bookie in world.bookies.bookies.items() if bookie.polls]
         assert len(polled) == 1
         world.bookies[polled[0]].failure = CallFailure.TIMEOUT
         others = ",".join(b for b in "abc" if b != polled[0])
@@ -331,7 +331,7 @@ def test_an_idle_tail_does_not_spin() -> None:
         waiting = asyncio.ensure_future(anext(tail))
         world.bookies["a"].failure = CallFailure.REFUSED
         await asyncio.sleep(60)
-        polls = sum(len(each.polls) for each in world.bookies.bookies.values())
+        polls = sum(len(bookie.polls) for bookie in world.bookies.bookies.values())
         assert polls < 200
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -57,7 +57,7 @@ class FakeReading(ReplicaReading):
     async def read(self, first: int, last: int) -> AsyncGenerator[ReplicaPiece, None]:
         while first <= last:
             end = min(last, first + self._rng.randrange(4))
-            digests = [self.entries[each] for each in range(first, end + 1)]
+            digests = [self.entries[number] for number in range(first, end + 1)]
             read = [digest for digest in digests if digest is not None and digest >= 0]
             if len(read) == len(digests):
                 yield ReplicaPiece(first, end, ReadOutcome.READ, tuple(read))
@@ -95,14 +95,14 @@ async def test_every_entry_of_two_replicas_gets_its_verdict(seed: int) -> None:
     rng = Random(seed)
     both = [
         {
-            each: rng.choice((1, 1, 1, 2, None, -1))
-            for each in range(SIZE)
+            number: rng.choice((1, 1, 1, 2, None, -1))
+            for number in range(SIZE)
             if rng.random() < rng.choice((0.2, 0.9))
         }
         for _ in range(2)
     ]
     readings = [FakeReading(entries, rng) for entries in both]
-    found = [each async for each in compare_replicas(*readings)]
+    found = [replica async for replica in compare_replicas(*readings)]
     a, b = both
     expected = {
         each: expected_verdict(a.get(each), b.get(each), in_a=each in a, in_b=each in b)
@@ -202,7 +202,7 @@ async def test_a_missing_entry_is_a_status_without_payload(cluster: TestCluster)
 
 async def test_two_replicas_are_compared_by_their_digests(cluster: TestCluster) -> None:
     info = await write(cluster.client())
-    a, b, c = (cluster.bookie(each) for each in info.fragments[0].ensemble)
+    a, b, c = (cluster.bookie(bookie) for bookie in info.fragments[0].ensemble)
     ledger_id = LedgerId(info.id)
     b.damage(ledger_id, 5)
     held = c.ledgers[ledger_id].entries
@@ -211,13 +211,13 @@ async def test_two_replicas_are_compared_by_their_digests(cluster: TestCluster) 
         other = build_batch(ledger_id, EntryId(2), EntryId(1), 0, [b"other"], keys.seed)
         held[1] = BatchView(held[1].cut(EntryId(1), EntryId(1)))
         held[2] = BatchView(other)
-        readings = {each.id: ReplicaReading(pool, each.id, keys) for each in (a, b, c)}
-        found = [each async for each in compare_replicas(readings[a.id], readings[b.id])]
+        readings = {bookie.id: ReplicaReading(pool, bookie.id, keys) for bookie in (a, b, c)}
+        found = [replica async for replica in compare_replicas(readings[a.id], readings[b.id])]
         assert found == [
             ComparedRange(0, 4, RangeVerdict.EQUAL),
             ComparedRange(5, 9, RangeVerdict.UNREADABLE_B),
         ]
-        found = [each async for each in compare_replicas(readings[a.id], readings[c.id])]
+        found = [replica async for replica in compare_replicas(readings[a.id], readings[c.id])]
         assert found == [
             ComparedRange(0, 0, RangeVerdict.ONLY_A),
             ComparedRange(1, 1, RangeVerdict.EQUAL),
@@ -237,7 +237,7 @@ async def test_a_bookie_that_must_hold_no_entry_may_be_away(cluster: TestCluster
             fragments = (*ledger.fragments, Fragment(EntryId(first), (*kept, away)))
             changed = replace(ledger, fragments=fragments)
             reports = await verify_replicas(pool, changed, keys, 9, lambda _: None)
-            found = {each.bookie_id: each for each in reports}
+            found = {report.bookie_id: report for report in reports}
             assert found[away].error
             assert found[away].is_well is is_well
-            assert all(found[each].is_well for each in kept)
+            assert all(found[bookie].is_well for bookie in kept)

@@ -27,7 +27,7 @@ async def write(world: World, *, down: str = "") -> dict[int, float]:
     metadata = world.metadata
     for entry_id in range(COUNT):
         holders = write_set(metadata.quorum, metadata.last_fragment, EntryId(entry_id))
-        names = ",".join(each for each in holders if each not in down)
+        names = ",".join(holder for holder in holders if holder not in down)
         lac, texts = entry_id - 1, payloads(entry_id, 1)
         world.bookies.write(entry_id, texts, lac=lac, length_before=length(entry_id), to=names)
         told[lac] = simulation_loop().time()

@@ -47,7 +47,7 @@ async def start_writer(world: World, name: str = "writer") -> tuple[ClientNode, 
 
     async def work(_node: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
         writer = await client.create_ledger(THREE)
-        await writer.append_many([b"%d" % each for each in range(20)])
+        await writer.append_many([b"%d" % number for number in range(20)])
         written.set_result(writer)
         await asyncio.Event().wait()
 
@@ -112,9 +112,9 @@ def test_the_ledgers_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ledger_client.recovery.abandoned_recovery.READS_AT_ONCE", 2)
 
     async def story(world: World) -> None:
-        ids = [await write_and_die(world, f"writer {each}") for each in range(3)]
+        ids = [await write_and_die(world, f"writer {number}") for number in range(3)]
         found = await client_of(world).abandoned_ledgers(ids)
-        assert [each.ledger_id for each in found.ledgers] == ids[:2]
+        assert [ledger.ledger_id for ledger in found.ledgers] == ids[:2]
         assert found.unasked_count == 1
 
     play_alone(story)
@@ -197,7 +197,7 @@ def test_a_writer_that_registers_again_while_others_are_recovered_keeps_its_ledg
     recover = LedgerCalls.recover
 
     async def story(world: World) -> None:
-        ids = [await write_and_die(world, f"writer {each}") for each in range(2)]
+        ids = [await write_and_die(world, f"writer {number}") for number in range(2)]
 
         async def slow(self: LedgerCalls, *arguments: Any) -> LedgerInfo:
             info = await recover(self, *arguments)

@@ -60,7 +60,7 @@ def test_a_span_becomes_one_batch_whatever_batches_its_entries_came_in(
     view = BatchView(entries.batch(span(first, count), EntryId(first - 1)))
     view.verify_crc()
     view.verify_digests(keys.seed)
-    assert [bytes(each) for each in view.payload_views()] == payloads(first, count)
+    assert [bytes(payload_view) for payload_view in view.payload_views()] == payloads(first, count)
     assert (view.header.first_entry_id, view.header.lac) == (first, first - 1)
     assert (view.header.ledger_id, view.header.length_before) == (LEDGER, 1_000)
 

@@ -32,7 +32,7 @@ def test_an_empty_ledger_closes_at_nothing(digest: DigestType) -> None:
     async def scenario(world: World) -> None:
         closed = await world.recover()
         assert (closed.state, closed.last_entry_id, closed.length) == (LedgerState.CLOSED, -1, 0)
-        fenced = [b for b, each in world.bookies.bookies.items() if each.is_fenced]
+        fenced = [b for b, bookie in world.bookies.bookies.items() if bookie.is_fenced]
         assert len(fenced) >= 2
 
     run(scenario, digest=digest)
@@ -121,7 +121,7 @@ def test_many_unconfirmed_entries_are_recovered_in_few_round_trips(
         closed = await world.recover()
         assert (closed.last_entry_id, closed.length) == (2999, length(3000))
         assert len(world.copies(2999)) == world.metadata.quorum.write_quorum
-        reads = sum(len(each.reads) for each in world.bookies.bookies.values())
+        reads = sum(len(bookie.reads) for bookie in world.bookies.bookies.values())
         if stripe >= 16:
             assert reads < 3000
 
@@ -254,7 +254,7 @@ def test_five_recoverers_at_once_agree() -> None:
         for number, name in enumerate("abc"):
             world.bookies[name].delay_s = 0.001 * (number + 1)
         results = await asyncio.gather(*[world.recoverer().recover() for _ in range(5)])
-        assert len({(each.last_entry_id, each.length, v) for each, v in results}) == 1
+        assert len({(metadata.last_entry_id, metadata.length, v) for metadata, v in results}) == 1
         assert world.bookies.attached == 0
 
     run(scenario)
@@ -295,7 +295,7 @@ def test_every_recovery_read_fences_even_if_the_fence_was_lost() -> None:
         closed = await world.recover()
         assert closed.last_entry_id == 4
         assert world.bookies["c"].is_fenced
-        assert all(each.fence for b in "abc" for each in world.bookies[b].reads)
+        assert all(read.fence for b in "abc" for read in world.bookies[b].reads)
 
     run(scenario)
 
@@ -316,6 +316,6 @@ def test_without_the_password_no_ledger_with_macs_is_recovered() -> None:
         world.keys = LedgerKeys.with_master_key(world.metadata, world.keys.master_key)
         with pytest.raises(UnauthorizedError, match="--password-file"):
             await world.recover()
-        assert not any(each.is_fenced for each in world.bookies.bookies.values())
+        assert not any(bookie.is_fenced for bookie in world.bookies.bookies.values())
 
     run(scenario, digest=DigestType.HMAC_SHA256)

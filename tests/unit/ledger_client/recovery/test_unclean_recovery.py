@@ -69,7 +69,7 @@ async def returned_member_of_three_fragments(
     client = cluster.client(spare_after_s=1000.0, copy_bytes_per_s=1.0)
     writer = await client.create_ledger(Quorum.in_sync(2, 1))
     await writer.append_many([b"0", b"1"])
-    stays, returns = (cluster.bookie(each) for each in writer.members)
+    stays, returns = (cluster.bookie(member) for member in writer.members)
     await lose(returns)
     await writer.append_many([b"2", b"3"])
     assert writer.members == (stays.id,)
@@ -222,7 +222,7 @@ async def test_an_idle_writer_learns_that_its_ledger_ended(cluster: TestCluster,
 async def test_a_lost_member_is_fenced_when_it_returns(cluster: TestCluster) -> None:
     writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(2, 1))
     await writer.append(b"0")
-    first, second = (cluster.bookie(each) for each in writer.members)
+    first, second = (cluster.bookie(member) for member in writer.members)
     await lose_all(cluster, writer)
     operator = cluster.client(read_timeout_s=0.3)
     await operator.recover_ledger_unclean(writer.id, gives_up_all=True, even_if_writer_lives=True)

@@ -35,7 +35,9 @@ async def test_writers_wait_for_each_other_without_a_spare(
     writers = [await client.create_ledger(Quorum(3, 3, ack)) for _ in range(4)]
     entries = [bytes(ENTRY_BYTES)] * 40
     async with asyncio.timeout(20):
-        found = await asyncio.gather(*[each.append_many(entries) for each in writers])
+        found = await asyncio.gather(
+            *[ledger_writer.append_many(entries) for ledger_writer in writers]
+        )
     assert found == [range(40)] * 4
     for writer in writers:
         await writer.aclose()

@@ -77,15 +77,17 @@ def test_a_member_catches_up_fragment_by_fragment_and_is_reported() -> None:
         began_s = simulation_loop().time()
         await world.check_until(lambda: world.in_sync == "abd", 5.0)
         assert simulation_loop().time() - began_s < 1.6, "fragments follow each other"
-        copied = [each for each in world.events if isinstance(each, MemberCopied)]
-        ends = {each.fragment_first_entry_id: each for each in copied}
+        copied = [event for event in world.events if isinstance(event, MemberCopied)]
+        ends = {member_copied.fragment_first_entry_id: member_copied for member_copied in copied}
         assert list(ends) == [50, 0], "the newest first"
-        assert [(each.copied_entries, each.total_entries) for each in ends.values()] == [
+        assert [(end.copied_entries, end.total_entries) for end in ends.values()] == [
             (1, 1),
             (50, 50),
         ]
-        assert {(each.ledger_id, each.bookie_id) for each in copied} == {(LEDGER, D)}
-        caught_up = [each for each in world.events if isinstance(each, MemberCaughtUp)]
+        assert {(member_copied.ledger_id, member_copied.bookie_id) for member_copied in copied} == {
+            (LEDGER, D)
+        }
+        caught_up = [event for event in world.events if isinstance(event, MemberCaughtUp)]
         assert caught_up == [MemberCaughtUp(LEDGER, D)]
         assert world.events[-1] == caught_up[0]
         assert world.reported(MemberCopyFailed) == []
@@ -104,7 +106,7 @@ def test_a_member_that_the_watch_saw_catch_up_is_reported_too() -> None:
         world.server.faults = ScriptedFaults(is_write, answer_s=3.0)
         await world.check_for(15.0)
         assert world.in_sync == "abc"
-        caught_up = [each for each in world.events if isinstance(each, MemberCaughtUp)]
+        caught_up = [event for event in world.events if isinstance(event, MemberCaughtUp)]
         assert caught_up == [MemberCaughtUp(LEDGER, C)]
         watch.close()
 
@@ -118,9 +120,11 @@ def test_a_copy_that_fails_is_repeated_after_growing_pauses() -> None:
         await lose_for_good(world)
         await world.check_for(400.0)
         assert world.in_sync == "ab"
-        failed = [each for each in world.events if isinstance(each, MemberCopyFailed)]
-        assert {(each.ledger_id, each.bookie_id) for each in failed} == {(LEDGER, D)}
-        assert {each.fragment_first_entry_id for each in failed} == {0, 50}
+        failed = [event for event in world.events if isinstance(event, MemberCopyFailed)]
+        assert {(copy_failed.ledger_id, copy_failed.bookie_id) for copy_failed in failed} == {
+            (LEDGER, D)
+        }
+        assert {copy_failed.fragment_first_entry_id for copy_failed in failed} == {0, 50}
         assert 2 * 7 <= len(failed) <= 2 * 14
         assert "no replica returned entry" in failed[0].reason
         assert world.reported(MemberCaughtUp) == []

@@ -137,8 +137,8 @@ async def test_a_failure_reaches_every_waiter_and_logs_nothing(
     assert done.result() is None
     assert cancelled.cancelled()
     failures = [first.exception(), second.exception()]
-    assert [type(each) for each in failures] == [LedgerFencedError] * 2
-    assert len({id(each) for each in (error, *failures)}) == 3, "each has its own traceback"
+    assert [type(failure) for failure in failures] == [LedgerFencedError] * 2
+    assert len({id(failure) for failure in (error, *failures)}) == 3, "each has its own traceback"
     await asyncio.sleep(0)
     with caplog.at_level(logging.ERROR):
         del unawaited

@@ -56,7 +56,7 @@ def test_the_newest_fragment_that_a_member_lacks_is_copied_first(
 
 def test_a_copy_takes_the_place_of_a_former_member_only_in_a_full_fragment() -> None:
     metadata = metadata_of((0, "ab"), (5, "adb"), (9, "abc"))
-    assert [replaced_by(metadata, each) for each in metadata.fragments[:2]] == [None, D]
+    assert [replaced_by(metadata, fragment) for fragment in metadata.fragments[:2]] == [None, D]
 
 
 def test_pauses_after_failures_double_up_to_a_limit() -> None:

@@ -19,8 +19,10 @@ async def test_no_error_of_an_ended_writer_is_retriable(cluster: TestCluster) ->
     client = cluster.client()
     writer = await client.create_ledger(THREE)
     await writer.append(b"zero")
-    members = [cluster.bookie(each) for each in writer.members]
-    spare = next(each for each in cluster.bookies if each not in members)
+    members = [cluster.bookie(member) for member in writer.members]
+    spare = next(
+        storing_bookie for storing_bookie in cluster.bookies if storing_bookie not in members
+    )
     for bookie in (spare, *members[:2]):
         await bookie.unregister()
         await bookie.stop()

@@ -74,8 +74,8 @@ async def test_no_id_of_a_lost_entry_is_used_again(
     first = [asyncio.create_task(writer.append(b"lost %d" % n)) for n in range(3)]
     done, _ = await asyncio.wait(first, timeout=5)
     assert len(done) == 3
-    for number, each in enumerate(first):
-        error = each.exception()
+    for number, task in enumerate(first):
+        error = task.exception()
         assert isinstance(error, LedgerError)
         assert (error.entry_id, error.outcome) == (1 + number, "unknown")
         assert isinstance(error.__cause__, MemoryError)
@@ -90,7 +90,7 @@ async def test_entries_of_a_second_batch_are_not_lost_silently(
     handles = [writer.append_nowait(b"entry %d" % n) for n in range(6)]
     done, _ = await asyncio.wait(handles, timeout=5)
     assert len(done) == 6
-    assert all(isinstance(each.exception(), LedgerError) for each in handles)
+    assert all(isinstance(handle.exception(), LedgerError) for handle in handles)
     await check_ended(writer, fault, last=-1)
 
 

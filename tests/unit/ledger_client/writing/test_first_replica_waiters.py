@@ -17,7 +17,12 @@ async def test_a_stored_batch_resolves_its_entries_and_no_others() -> None:
     waiters = FirstReplicaWaiters()
     futures = {number: waiters.expect(EntryId(number)) for number in (2, 3, 5, 6)}
     waiters.note(EntryId(3), EntryId(5))  # no caller waits for entry 4
-    assert {n: each.done() for n, each in futures.items()} == {2: False, 3: True, 5: True, 6: False}
+    assert {n: future.done() for n, future in futures.items()} == {
+        2: False,
+        3: True,
+        5: True,
+        6: False,
+    }
     assert [futures[number].result() for number in (3, 5)] == [3, 5]
 
 

@@ -73,13 +73,13 @@ async def test_a_caller_waits_until_its_entry_is_settled() -> None:
     replication = FullReplication(LEDGER)
     waiting = [asyncio.ensure_future(replication.wait(EntryId(n))) for n in range(3)]
     await asyncio.sleep(0)
-    assert not any(each.done() for each in waiting)
+    assert not any(task.done() for task in waiting)
     replication.settle(EntryId(1))
     replication.settle(EntryId(0))
     assert replication.settled == 1
     for _ in range(3):
         await asyncio.sleep(0)
-    assert [each.done() for each in waiting] == [True, True, False]
+    assert [task.done() for task in waiting] == [True, True, False]
     assert await outcome(replication, 1) is None
     replication.settle(EntryId(2))
     await waiting[2]

@@ -78,7 +78,7 @@ async def refused_writers(
         ledger_of((0, MEMBERS), ledger_id=number, quorum=Quorum.in_sync(2, 2).spec)
         for number in range(count)
     ]
-    versions = [await services.ledgers.create(each) for each in opened]
+    versions = [await services.ledgers.create(ledger_metadata) for ledger_metadata in opened]
     writers = []
     for metadata, version in zip(opened, versions, strict=True):
         writer = LedgerWriter(

@@ -28,7 +28,9 @@ def test_batches_continue_the_ids_and_the_length() -> None:
         view.verify_crc()
         assert view.header[:4] == (LEDGER, first, count, lac)
         assert view.header.length_before == length(first)
-        assert [bytes(each) for each in view.payload_views()] == payloads(first, count)
+        assert [bytes(payload_view) for payload_view in view.payload_views()] == payloads(
+            first, count
+        )
 
 
 def test_build_returns_the_first_id_and_an_empty_outbox_has_sent_nothing() -> None:

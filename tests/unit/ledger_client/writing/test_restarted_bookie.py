@@ -16,7 +16,7 @@ async def test_a_writer_goes_on_and_takes_the_bookie_back() -> None:
     restarted = cluster.bookies[0]
     await restarted.unregister()
     await restarted.stop()
-    assert [await writer.append(b"%d" % each) for each in range(1, 6)] == [1, 2, 3, 4, 5]
+    assert [await writer.append(b"%d" % number) for number in range(1, 6)] == [1, 2, 3, 4, 5]
     assert writer.under_replicated
     await restarted.start()
     await restarted.register(store)

@@ -216,7 +216,7 @@ def test_each_caller_gets_an_error_of_its_own() -> None:
         first, *others = await line.join("abc")
         line.window.fail(FENCED)
         errors = await asyncio.gather(*others, return_exceptions=True)
-        assert len({id(each) for each in (FENCED, *errors)}) == 3
+        assert len({id(error) for error in (FENCED, *errors)}) == 3
         await first
 
     in_line(scenario)

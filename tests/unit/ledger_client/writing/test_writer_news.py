@@ -62,7 +62,7 @@ class World:
 
     def __init__(self, addresses: AddressLookup | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self.registered = {each: registration(each) for each in (A, B, C)}
+        self.registered = {bookie: registration(bookie) for bookie in (A, B, C)}
         self.ticks = 0
         slices = Slices(CALLS_PER_SLICE, self._tick, loop.call_soon)
         self.pool = BookiePool(addresses or Nowhere(), config=ClientConfig(), rng=Random(1))
@@ -148,15 +148,15 @@ async def test_members_that_drain_are_told_to_their_writers_and_again_when_a_spa
     world.registered[A] = registration(A, drains=True)
     world.news.note_drains(A)
     await asyncio.sleep(0.05)
-    assert [each.departed for each in world.writers] == [[A]] * COUNT
+    assert [writer.departed for writer in world.writers] == [[A]] * COUNT
     assert world.other.departed == []
     world.news.remind_of_departed()
     await asyncio.sleep(0.05)
-    assert [each.departed for each in world.writers] == [[A, A]] * COUNT
+    assert [writer.departed for writer in world.writers] == [[A, A]] * COUNT
     world.registered[A] = registration(A)
     world.news.remind_of_departed()
     await asyncio.sleep(0.05)
-    assert [each.departed for each in world.writers] == [[A, A]] * COUNT
+    assert [writer.departed for writer in world.writers] == [[A, A]] * COUNT
 
 
 async def test_a_writer_that_leaves_during_a_round_is_told_nothing() -> None:

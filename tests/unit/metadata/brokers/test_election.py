@@ -28,14 +28,29 @@ async def test_one_of_many_is_elected_and_all_learn_it(
     for election in elections:
         await election.start()
     for _ in range(4):
-        await until(lambda: len(dict.fromkeys(each.controller_id for each in elections)) == 1)
+        await until(
+            lambda: (
+                len(
+                    dict.fromkeys(
+                        controller_election.controller_id for controller_election in elections
+                    )
+                )
+                == 1
+            )
+        )
         await until(lambda: elections[0].controller_id is not None)
-        winner = next(each for each in elections if each.is_controller)
-        assert sum(each.is_controller for each in elections) == 1
+        winner = next(
+            controller_election
+            for controller_election in elections
+            if controller_election.is_controller
+        )
+        assert sum(controller_election.is_controller for controller_election in elections) == 1
         elections.remove(winner)
         await winner.aclose()
         assert not winner.is_controller
-        await until(lambda: any(each.is_controller for each in elections))
+        await until(
+            lambda: any(controller_election.is_controller for controller_election in elections)
+        )
     for election in elections:
         await election.aclose()
     for store in stores:

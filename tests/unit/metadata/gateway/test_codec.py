@@ -168,12 +168,12 @@ def test_other_errors_are_refusals_and_texts_are_bounded() -> None:
 
 
 def test_frames_are_cut_wherever_they_are_split() -> None:
-    stream = b"".join(framed(bytes([each]) * each) for each in range(1, 40))
+    stream = b"".join(framed(bytes([number]) * number) for number in range(1, 40))
     for step in (1, 3, 7, 1_000):
         assembler, bodies = FrameAssembler(40), list[bytes]()
         for start in range(0, len(stream), step):
             bodies += assembler.feed(stream[start : start + step])
-        assert bodies == [bytes([each]) * each for each in range(1, 40)]
+        assert bodies == [bytes([number]) * number for number in range(1, 40)]
         assert not assembler.is_mid_frame
     for length in (0, 41, 2**32 - 1):
         with pytest.raises(GatewayFormatError):

@@ -50,7 +50,7 @@ def of(*ledger_ids: int, **more: object) -> Publication:
 async def linked_ids(chains: ChainStore) -> list[int]:
     head, _ = await chains.head(NAME)
     found = await chains.links(NAME, head.first_index, head.next_index)
-    return [each.ledger_id for _, link in found if link is not None for each in link.ledgers]
+    return [ledger.ledger_id for _, link in found if link is not None for ledger in link.ledgers]
 
 
 async def test_links_come_in_the_order_of_publication(chains: ChainStore) -> None:
@@ -102,7 +102,7 @@ async def test_many_writers_link_everything_once(
     await both[0].create(NAME)
     work = [both[i % 2].publish(NAME, of(i, application=f"a{i // 2}", batch=0)) for i in range(40)]
     results = await asyncio.gather(*work)
-    assert sum(each.is_new for each in results) == 20
+    assert sum(result.is_new for result in results) == 20
     ids = await linked_ids(both[0])
     assert sorted(i // 2 for i in ids) == list(range(20))
 

@@ -235,8 +235,8 @@ def owned_ledger() -> LedgerMetadata:
 
 def test_an_owner_is_kept_with_encryption_and_with_lost_and_given_up_entries() -> None:
     ledger = replace(given_up_ledger(), owner="User:bob").with_lost(((0, 9),), 7, token(6))
-    for each in (ledger, replace(ledger, encryption=ENCRYPTION)):
-        assert decode_ledger_metadata(encode_ledger_metadata(each)) == each
+    for metadata in (ledger, replace(ledger, encryption=ENCRYPTION)):
+        assert decode_ledger_metadata(encode_ledger_metadata(metadata)) == metadata
 
 
 @pytest.mark.parametrize(

@@ -154,14 +154,14 @@ def test_an_empty_ledger_or_fragment_has_no_copies_to_lose() -> None:
 
 def test_bytes_on_a_bookie_follow_its_share_of_the_entries() -> None:
     ledger = replace(closed(LEDGER, 19), length=2_000)  # 10 entries in each fragment
-    assert [bytes_on(ledger, each) for each in (A, C, D, E)] == [2_000, 1_000, 1_000, 0]
+    assert [bytes_on(ledger, bookie) for bookie in (A, C, D, E)] == [2_000, 1_000, 1_000, 0]
     striped = replace(closed(STRIPED, 19), length=1_000)
     assert bytes_on(striped, A) == 400
     assert bytes_on(LEDGER, A) == 0, "the length of an open ledger is unknown"
     empty = replace(closed(STRIPED, -1), length=0)
     assert bytes_on(empty, A) == 0
     ends_early = replace(closed(LEDGER, 4), length=500)  # before its last fragment
-    assert [bytes_on(ends_early, each) for each in (C, D)] == [500, 0]
+    assert [bytes_on(ends_early, bookie) for bookie in (C, D)] == [500, 0]
 
 
 # -- write sets and coverage -----------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_a_stripe_ends_where_the_write_set_may_change(quorum: QuorumSpec, entry_
     end = stripe_end(quorum, EntryId(entry_id))
     assert end >= entry_id
     assert (end + 1) % quorum.stripe_entries == 0
-    assert all(each % quorum.stripe_entries for each in range(entry_id + 1, end + 1))
+    assert all(number % quorum.stripe_entries for number in range(entry_id + 1, end + 1))
 
 
 # -- the naive twin --------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Twin:
     last: int
 
     def fragment_of(self, entry_id: int) -> int:
-        return sum(each.first_entry_id <= entry_id for each in self.ledger.fragments) - 1
+        return sum(fragment.first_entry_id <= entry_id for fragment in self.ledger.fragments) - 1
 
     def write_set(self, entry_id: int) -> tuple[BookieId, ...]:
         quorum = self.ledger.quorum
@@ -284,14 +284,14 @@ class Twin:
             (entry_id // quorum.stripe_entries + i) % quorum.ensemble_size
             for i in range(quorum.write_quorum)
         ]
-        return tuple(ensemble[each] for each in positions)
+        return tuple(ensemble[position] for position in positions)
 
     def is_lost(self, entry_id: int) -> bool:
         ranges = self.ledger.lost
-        return any(each.first_entry_id <= entry_id <= each.last_entry_id for each in ranges)
+        return any(range_.first_entry_id <= entry_id <= range_.last_entry_id for range_ in ranges)
 
     def needed(self) -> Iterator[int]:
-        return (each for each in range(self.last + 1) if not self.is_lost(each))
+        return (number for number in range(self.last + 1) if not self.is_lost(number))
 
     def held(self) -> dict[BookieId, list[int]]:
         held = defaultdict[BookieId, list[int]](list)
@@ -310,7 +310,7 @@ def twin_of(ledger: LedgerMetadata) -> Twin:
 
 
 def entries(ranges: Iterator[Range] | list[Range]) -> list[int]:
-    return [each for first, last in ranges for each in range(first, last + 1)]
+    return [number for first, last in ranges for number in range(first, last + 1)]
 
 
 @given(drawn_ledgers(), st.integers(-1, END + 5))
@@ -318,7 +318,7 @@ def test_each_bookie_must_hold_what_the_rule_says(ledger: LedgerMetadata, last: 
     until = last if ledger.last_entry_id is None else min(last, ledger.last_entry_id)
     held = Twin(ledger, until).held()
     found = ranges_by_bookie(ledger, last)
-    assert {each: entries(ranges) for each, ranges in found.items() if ranges} == held
+    assert {bookie: entries(ranges) for bookie, ranges in found.items() if ranges} == held
     assert copy_count(ledger, last) == sum(map(len, held.values()))
     for ranges in found.values():
         assert ranges == merged(ranges)
@@ -404,7 +404,7 @@ def test_entries_are_alike_while_bookies_and_loss_are(
         members = frozenset(twin.write_set(entry_id))
         return twin.fragment_of(entry_id), members, twin.is_lost(entry_id)
 
-    assert len({kind(each) for each in range(first, end + 1)}) == 1
+    assert len({kind(number) for number in range(first, end + 1)}) == 1
 
 
 def test_a_huge_ledger_costs_no_step_for_each_entry() -> None:
@@ -424,7 +424,9 @@ def test_the_write_set_with_the_most_positions_out_counts(
 ) -> None:
     size = quorum.ensemble_size
     out = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
-    stripes = (write_set_positions(quorum, each * quorum.stripe_entries) for each in range(size))
+    stripes = (
+        write_set_positions(quorum, number * quorum.stripe_entries) for number in range(size)
+    )
     assert most_out(quorum, out) == max(sum(out[p] for p in positions) for positions in stripes)
 
 

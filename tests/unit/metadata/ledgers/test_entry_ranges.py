@@ -58,6 +58,6 @@ def test_within_is_what_a_stretch_has_of_the_ranges(
 def test_ranges_are_described() -> None:
     assert describe_ranges([(0, 9), (12, 12)]) == "0-9, 12"
     assert describe_ranges([(0, 0), (2, 2), (4, 4)], shown_max=2) == "0, 2, and 1 more"
-    six = [(each, each) for each in range(0, 12, 2)]
+    six = [(number, number) for number in range(0, 12, 2)]
     assert describe_ranges(six[:5]) == "0, 2, 4, 6, 8"
     assert describe_ranges(six) == "0, 2, 4, 6, 8, and 1 more"

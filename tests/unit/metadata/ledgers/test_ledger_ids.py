@@ -18,7 +18,8 @@ async def test_ids_of_several_allocators_are_unique(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     allocators = [
-        LedgerIdAllocator(each, rng, block_ids=10) for each in (store, other_store, store)
+        LedgerIdAllocator(metadata_store, rng, block_ids=10)
+        for metadata_store in (store, other_store, store)
     ]
     ids = await asyncio.gather(*[allocators[i % 3].allocate() for i in range(300)])
     assert len(dict.fromkeys(ids)) == 300

@@ -158,7 +158,7 @@ def test_a_member_that_one_of_many_fragments_lacks_is_not_in_sync(missing: int) 
 def test_names_finds_what_was_given_up() -> None:
     ledger = open_ledger().with_ensemble_change(EntryId(10), (A, B, D), token(3))
     closed = ledger.with_recovery_begun(token(4)).with_given_up(1, 50, token(5))
-    assert [closed.names(each) for each in (A, C, D, E)] == [True, True, True, False]
+    assert [closed.names(bookie) for bookie in (A, C, D, E)] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
@@ -183,7 +183,7 @@ def test_every_change_has_its_own_token() -> None:
     closed = ledger.with_closed(EntryId(5), 0, token(9))
     repaired = changed.with_fragment(0, Fragment(EntryId(0), (A, B, E)), token(10))
     recovered = begun.with_recovered((), EntryId(5), 0, token(10))
-    tokens = [each.update_token for each in (changed, closed, repaired, recovered)]
+    tokens = [metadata.update_token for metadata in (changed, closed, repaired, recovered)]
     assert tokens == [token(9), token(9), token(10), token(10)]
 
 

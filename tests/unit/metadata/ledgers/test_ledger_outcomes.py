@@ -236,7 +236,7 @@ async def test_names_that_are_no_ledgers_are_not_listed(
     for path in (too_large, f"{LEDGERS}/a-name", f"{LEDGERS}/00", f"{above}/0", f"{above}/zzz"):
         await store.create(path, b"")
     await ledgers.create(open_ledger(8))
-    assert [each async for each in ledgers.list_ledger_ids()] == [7, 8]
+    assert [ledger_id async for ledger_id in ledgers.list_ledger_ids()] == [7, 8]
 
 
 async def test_a_watch_ends(ledgers: LedgerStore, other_ledgers: LedgerStore) -> None:

@@ -39,7 +39,11 @@ def test_the_list_agrees_with_a_set_of_entries(steps: list[list[int]]) -> None:
             there = range_of(known, entry_id)
             assert (None if there is None else there.accepted_ms) == first_accepted.get(entry_id)
             after = next_range(known, entry_id)
-            firsts = [each.first_entry_id for each in known if each.first_entry_id > entry_id]
+            firsts = [
+                lost_range.first_entry_id
+                for lost_range in known
+                if lost_range.first_entry_id > entry_id
+            ]
             assert (None if after is None else after.first_entry_id) == min(firsts, default=None)
 
 

@@ -60,10 +60,10 @@ async def test_claims_are_listed_in_the_order_of_their_ledgers(
     claims = ClaimStore(store, rng)
     held = [await claims.claim(LedgerId(i), "worker-a", i) for i in (100, 3, 20)]
     await store.create(f"{REPAIR_CLAIMS}/not a ledger", b"")
-    assert [each.ledger_id for each in await claims.get_all()] == [3, 20, 100]
-    for each in held:
-        assert each is not None
-        await each.release()
+    assert [claim.ledger_id for claim in await claims.get_all()] == [3, 20, 100]
+    for claim in held:
+        assert claim is not None
+        await claim.release()
 
 
 async def test_progress_is_written_now_and_then(
@@ -92,7 +92,7 @@ async def test_progress_is_written_after_a_failed_write(
     held.report(2, 9, "bookie-b")
     await asyncio.sleep(2 * REPORT_INTERVAL_S)
     assert held.is_held
-    assert [each.copied_bytes for each in await claims.get_all()] == [2]
+    assert [claim.copied_bytes for claim in await claims.get_all()] == [2]
     await held.release()
 
 

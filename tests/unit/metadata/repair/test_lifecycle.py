@@ -60,10 +60,12 @@ def test_states_change_as_the_table_says(state: Lifecycle, to: Lifecycle) -> Non
 
 
 def test_only_an_active_bookie_may_store() -> None:
-    assert [each for each in Lifecycle if each.may_store] == [Lifecycle.ACTIVE]
+    assert [lifecycle for lifecycle in Lifecycle if lifecycle.may_store] == [Lifecycle.ACTIVE]
 
 
-@pytest.mark.parametrize("state", [each for each in Lifecycle if each != "unreadable"])
+@pytest.mark.parametrize(
+    "state", [lifecycle for lifecycle in Lifecycle if lifecycle != "unreadable"]
+)
 def test_a_record_round_trips(state: Lifecycle) -> None:
     record = BookieLifecycle(state, 1_700_000_000_000, "disk replaced")
     assert LIFECYCLE_CODEC.unpack("/a", LIFECYCLE_CODEC.pack("/a", record)) == record

@@ -153,7 +153,7 @@ async def test_a_view_keeps_the_last_record_that_it_could_read(
     await store.create(LIFECYCLE_KIND.path(A), UNREADABLE)
     version = await store.create(LIFECYCLE_KIND.path(B), LIFECYCLE_CODEC.pack("b", DRAINING))
     await view.start()
-    assert {each: record.state for each, record in view.records.items()} == {
+    assert {bookie: record.state for bookie, record in view.records.items()} == {
         A: Lifecycle.UNREADABLE,
         B: Lifecycle.DRAINING,
     }

@@ -72,7 +72,7 @@ def test_leader_epochs_rise_and_keep_their_order() -> None:
     restored = TOPIC_CODEC.unpack(
         path, adjusted(DumpedNode(path, pack_topic(path, topic), 4)).value
     )
-    assert [each.leader_epoch for each in restored.partitions] == [
+    assert [partition.leader_epoch for partition in restored.partitions] == [
         LEADER_EPOCHS_MARGIN,
         LEADER_EPOCHS_MARGIN + 1,
     ]

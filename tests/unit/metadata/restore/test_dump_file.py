@@ -15,7 +15,7 @@ NODES = [DumpedNode("/instance", b"\x00\xff", 0), DumpedNode("/ledgers/0000", b"
 
 def lines_of(nodes: list[DumpedNode]) -> list[bytes]:
     writer = DumpWriter()
-    lines = [writer.head(5, "0.9.0"), *(writer.node(each, {"kind": "x"}) for each in nodes)]
+    lines = [writer.head(5, "0.9.0"), *(writer.node(node, {"kind": "x"}) for node in nodes)]
     return [f"{line}\n".encode() for line in (*lines, writer.end())]
 
 

@@ -206,7 +206,7 @@ async def test_a_dump_without_a_cluster_is_refused(store: MemoryMetadataStore) -
 
 def test_batches_keep_the_limits_of_a_multi() -> None:
     small = [Create(f"/{number}", b"") for number in range(MULTI_OPERATIONS_MAX + 1)]
-    assert [len(each) for each in batches(small)] == [MULTI_OPERATIONS_MAX, 1]
+    assert [len(batch) for batch in batches(small)] == [MULTI_OPERATIONS_MAX, 1]
     large = [Create(f"/{number}", bytes(VALUE_BYTES_MAX // 2)) for number in range(3)]
     found = list(batches([*large, *small]))
     assert [each for batch in found for each in batch] == [*large, *small]
@@ -223,8 +223,8 @@ async def test_no_change_from_before_a_restore_applies(
     versions = [await before.create(opened)]
     recovering = opened.with_recovery_begun(UpdateToken(bytes(16)))
     closed = recovering.with_recovered((), EntryId(9), 100, UpdateToken(bytes(16)))
-    for each in (recovering, closed):
-        versions.append(await before.compare_and_set(each, versions[-1]))
+    for metadata in (recovering, closed):
+        versions.append(await before.compare_and_set(metadata, versions[-1]))
     dump = await dump_of(old)
     fragment = closed.fragments[0]
     for number in range(2 * MOVES_OF_A_POSITION):  # by repair, after the dump

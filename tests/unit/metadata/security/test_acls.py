@@ -89,11 +89,11 @@ def test_invalid_bindings_are_refused(binding: AclBinding) -> None:
     ids=str,
 )
 def test_filters(wanted: AclFilter, selected: list[bool]) -> None:
-    assert [wanted.selects(each) for each in (ORDERS, PREFIX, EVERY)] == selected
+    assert [wanted.selects(binding) for binding in (ORDERS, PREFIX, EVERY)] == selected
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-KINDS = [each for each in OPERATIONS if each is not ResourceType.CLUSTER]
+KINDS = [operation for operation in OPERATIONS if operation is not ResourceType.CLUSTER]
 BINDINGS = st.sampled_from(KINDS).flatmap(
     lambda kind: st.builds(
         AclBinding,
@@ -113,14 +113,14 @@ def test_bytes(bindings: list[AclBinding]) -> None:
     stored = BINDINGS_CODEC.pack("here", ordered(bindings))
     assert list(BINDINGS_CODEC.unpack("here", stored)) == sorted(set(bindings))
     assert BINDINGS_CODEC.pack("here", ordered(reversed(bindings))) == stored
-    assert all(0 <= each.shard < ACL_SHARDS for each in bindings)
+    assert all(0 <= binding.shard < ACL_SHARDS for binding in bindings)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(value: bytes) -> None:
     with contextlib.suppress(MetadataFormatError):
-        for each in BINDINGS_CODEC.unpack("here", value):
-            check_binding(each)
+        for binding in BINDINGS_CODEC.unpack("here", value):
+            check_binding(binding)
 
 
 @pytest.mark.parametrize(

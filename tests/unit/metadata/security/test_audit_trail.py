@@ -34,7 +34,7 @@ def test_the_oldest_records_are_removed() -> None:
     kept = AUDIT_NODE.unpack(
         AUDIT_NODE.pack(newest([record(number) for number in range(RECORDS_MAX + 5)]))
     )
-    assert [each.time_ms for each in kept] == [*range(5, RECORDS_MAX + 5)]
+    assert [audit_record.time_ms for audit_record in kept] == [*range(5, RECORDS_MAX + 5)]
 
 
 def test_long_records_have_less_room() -> None:
@@ -54,7 +54,9 @@ def test_text_without_a_utf8_form_is_stored() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_records_or_an_error(value: bytes) -> None:
     with contextlib.suppress(MetadataFormatError):
-        assert all(isinstance(each, AuditRecord) for each in AUDIT_NODE.unpack(value))
+        assert all(
+            isinstance(audit_record, AuditRecord) for audit_record in AUDIT_NODE.unpack(value)
+        )
 
 
 @pytest.mark.parametrize("cut", [1, 5])
@@ -66,7 +68,7 @@ def test_a_cut_value_is_an_error(cut: int) -> None:
 async def test_commands_at_the_same_time_lose_no_record() -> None:
     store = MemoryMetadataStore(MemoryMetadataServer())
     trails = [AuditTrail(store, Random(number)) for number in range(20)]
-    await asyncio.gather(*(each.add(record(number)) for number, each in enumerate(trails)))
+    await asyncio.gather(*(trail.add(record(number)) for number, trail in enumerate(trails)))
     kept = await trails[0].get()
-    assert sorted(each.time_ms for each in kept) == [*range(20)]
+    assert sorted(audit_record.time_ms for audit_record in kept) == [*range(20)]
     await store.aclose()

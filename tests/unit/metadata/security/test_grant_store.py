@@ -39,7 +39,7 @@ FACTS = LedgerFacts(LedgerId(7))
 
 
 async def grants_in(store: GrantStore) -> dict[str, tuple[LedgerGrant, ...]]:
-    return {each.principal: each.grants async for page in store.pages() for each in page}
+    return {record.principal: record.grants async for page in store.pages() for record in page}
 
 
 def test_a_record_keeps_its_grants() -> None:

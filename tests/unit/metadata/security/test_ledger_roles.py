@@ -25,7 +25,7 @@ READ, APPEND, FENCE, RECOVERY_ADD, MANAGE = LedgerRight
 
 
 def granted(role: LedgerRole, *resources: str) -> GrantedRights:
-    return GrantedRights([LedgerGrant(role, parse_resource(each)) for each in resources])
+    return GrantedRights([LedgerGrant(role, parse_resource(resource)) for resource in resources])
 
 
 def test_every_role_has_rights() -> None:

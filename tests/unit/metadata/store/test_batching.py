@@ -112,7 +112,7 @@ class RaisingStore(MemoryMetadataStore):
 
     @override
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
-        if any(each.path == self.path for each in operations):
+        if any(operation.path == self.path for operation in operations):
             raise self.error
         return await super().multi(operations)
 

@@ -60,7 +60,7 @@ class HeldStore(MemoryMetadataStore):
 
     @override
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
-        async with self._hold([each.path for each in operations]):
+        async with self._hold([operation.path for operation in operations]):
             if self.is_unknown:
                 raise OutcomeUnknownError(operations[0].path, "no answer")
             return await super().multi(operations)
@@ -103,7 +103,7 @@ async def test_no_more_than_the_maximum_number_of_sends_is_in_progress(
     assert await asyncio.gather(*calls) == [1] * len(paths)
     held.release.clear()
     again = [batching.compare_and_set(path, b"2", Version(1)) for path in paths]
-    calls = [asyncio.get_running_loop().create_task(each) for each in again]
+    calls = [asyncio.get_running_loop().create_task(coroutine) for coroutine in again]
     await until(lambda: held.running == BATCHES_IN_FLIGHT_MAX)
     held.release.set()
     assert await asyncio.gather(*calls) == [2] * len(paths)
@@ -201,7 +201,7 @@ async def test_a_batch_of_unknown_outcome_is_not_sent_again(
     faults.acts = [""] * BATCHES_IN_FLIGHT_MAX + ["dropped"]
     results = await asyncio.gather(*start(BatchingStore(store), paths), return_exceptions=True)
     await asyncio.sleep(0.1)
-    assert [isinstance(each, OutcomeUnknownError) for each in results[-3:]] == [True] * 3
+    assert [isinstance(result, OutcomeUnknownError) for result in results[-3:]] == [True] * 3
     assert faults.writes == ["compare_and_set"] * BATCHES_IN_FLIGHT_MAX + ["multi"]
 
 
@@ -219,7 +219,7 @@ async def test_a_caller_of_a_batch_whose_task_is_cancelled_does_not_wait_for_eve
     for task in asyncio.all_tasks() - before:
         task.cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)
-    assert all(isinstance(each, asyncio.CancelledError) for each in results[-3:])
+    assert all(isinstance(result, asyncio.CancelledError) for result in results[-3:])
     await held.aclose()
 
 
@@ -241,6 +241,6 @@ async def test_tasks_of_sent_batches_are_not_kept(
     await asyncio.sleep(0.1)
     gc.collect()
     assert tasks
-    assert not any(each() for each in tasks)
+    assert not any(task() for task in tasks)
     assert await batching.compare_and_set(paths[0], b"2", Version(1)) == 2
     await held.aclose()

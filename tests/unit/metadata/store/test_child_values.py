@@ -152,5 +152,5 @@ async def test_a_change_during_the_read_of_a_value_is_read_too() -> None:
     store.answers.set()
     await until(lambda: values == {"one": b"3"})
     await followed.aclose()
-    for each in (store, other):
-        await each.aclose()
+    for metadata_store in (store, other):
+        await metadata_store.aclose()

@@ -86,11 +86,11 @@ async def test_one_of_two_that_start_together_holds_the_node(
 ) -> None:
     await store.create("/names", b"")
     both = [keeper(store), keeper(other_store, incarnation=THEIRS)]
-    starts = [each.start(held_wait_s=1.0) for each in both]
+    starts = [ephemeral_keeper.start(held_wait_s=1.0) for ephemeral_keeper in both]
     results = await asyncio.gather(*starts, return_exceptions=True)
-    assert sorted(type(each).__name__ for each in results) == ["NameHeldError", "NoneType"]
-    for each in both:
-        await each.aclose()
+    assert sorted(type(result).__name__ for result in results) == ["NameHeldError", "NoneType"]
+    for ephemeral_keeper in both:
+        await ephemeral_keeper.aclose()
 
 
 async def test_the_end_of_a_keeper_that_was_not_started_removes_nothing(

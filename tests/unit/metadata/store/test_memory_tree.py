@@ -12,8 +12,8 @@ OWNER = 7
 
 def tree_of(*operations: Operation) -> MemoryTree:
     tree = MemoryTree()
-    for each in operations:
-        tree.apply([each], NO_OWNER)
+    for operation in operations:
+        tree.apply([operation], NO_OWNER)
     return tree
 
 
@@ -78,7 +78,7 @@ def test_a_check_changes_nothing() -> None:
     tree = tree_of(Create("/a", b""))
     versions, changes = tree.apply([Check("/a", Version(0)), Create("/b", b"")], NO_OWNER)
     assert versions == [0, 0]
-    assert [each.path for each in changes] == ["/b"]
+    assert [change.path for change in changes] == ["/b"]
 
 
 def test_an_ephemeral_node_has_an_owner_and_no_children() -> None:
@@ -89,7 +89,7 @@ def test_an_ephemeral_node_has_an_owner_and_no_children() -> None:
     with pytest.raises(MetadataError, match="ephemeral"):
         tree.apply([Create("/mine/child", b"")], OWNER)
     assert tree.children("/mine") == []
-    assert [each.path for each in tree.remove_owned(OWNER)] == ["/mine"]
+    assert [change.path for change in tree.remove_owned(OWNER)] == ["/mine"]
     assert tree.children("/") == ["ours"]
 
 

@@ -29,7 +29,10 @@ ACTS = ["", "lost", "dropped", "late"]
 async def test_numbers_of_several_owners_are_unique(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
-    owners = [NumberBlocks(each, rng, PRODUCER_IDS, 10) for each in (store, other_store, store)]
+    owners = [
+        NumberBlocks(metadata_store, rng, PRODUCER_IDS, 10)
+        for metadata_store in (store, other_store, store)
+    ]
     numbers = await asyncio.gather(*[owners[i % 3].next() for i in range(300)])
     assert len(dict.fromkeys(numbers)) == 300
     assert min(numbers) == 0
@@ -122,7 +125,7 @@ async def test_a_bookie_has_one_number_for_all(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
     assert REPLICA_ID_FIRST > BROKER_ID_MAX
-    views = [ReplicaNumbers(each, rng) for each in (store, other_store, store)]
+    views = [ReplicaNumbers(metadata_store, rng) for metadata_store in (store, other_store, store)]
     bookies = [BookieId(f"b{i}") for i in range(8)]
     found = await asyncio.gather(*[view.numbers_of(bookies) for view in views])
     assert found == [found[0]] * 3

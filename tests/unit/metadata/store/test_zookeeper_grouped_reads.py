@@ -17,17 +17,17 @@ async def nodes(zookeeper: ScriptedZooKeeper, zookeeper_store: MetadataStore) ->
     """Return the paths of nodes whose values are their numbers."""
     count = READS_PER_REQUEST_MAX + 2
     assert await zookeeper_store.children("/") == []
-    zookeeper.write(*[Create(f"/quire/{each}", b"%d" % each) for each in range(count)])
+    zookeeper.write(*[Create(f"/quire/{number}", b"%d" % number) for number in range(count)])
     zookeeper.requests.clear()
-    return [f"/{each}" for each in range(count)]
+    return [f"/{number}" for number in range(count)]
 
 
 async def test_reads_of_one_pass_of_the_loop_share_requests(
     nodes: list[str], zookeeper: ScriptedZooKeeper, zookeeper_store: MetadataStore
 ) -> None:
     found = await asyncio.gather(*map(zookeeper_store.get, nodes))
-    assert [each.value for each in found] == [path[1:].encode() for path in nodes]
-    assert {each.version for each in found} == {0}
+    assert [stored.value for stored in found] == [path[1:].encode() for path in nodes]
+    assert {stored.version for stored in found} == {0}
     assert zookeeper.requests == ["gets", "gets"]
 
 
@@ -70,7 +70,7 @@ async def test_a_lost_connection_repeats_all_reads_of_a_request(
 ) -> None:
     zookeeper.unanswered.append("gets")
     found = await asyncio.gather(*map(zookeeper_store.get, nodes[:3]))
-    assert [each.value for each in found] == [b"0", b"1", b"2"]
+    assert [stored.value for stored in found] == [b"0", b"1", b"2"]
     assert zookeeper.requests[0] == "gets"
     assert zookeeper.requests.count("gets") >= 2
 
@@ -92,7 +92,7 @@ async def test_fresh_reads_together_sync_before_they_read(
     found = await asyncio.gather(
         zookeeper_store.get("/a", fresh=True), zookeeper_store.get("/b", fresh=True)
     )
-    assert [each.value for each in found] == [b"a", b"b"]
+    assert [stored.value for stored in found] == [b"a", b"b"]
     assert zookeeper.requests == ["sync", "sync", "gets"]
 
 

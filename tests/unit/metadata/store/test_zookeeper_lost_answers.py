@@ -38,7 +38,7 @@ def lose_next(ensemble: ScriptedEnsemble, store: MetadataStore, name: str) -> No
 
 
 def count_of(ensemble: ScriptedEnsemble, name: str) -> int:
-    return sum(each.requests.count(name) for each in ensemble.servers)
+    return sum(server.requests.count(name) for server in ensemble.servers)
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -41,15 +41,15 @@ async def reader(ensemble: ScriptedEnsemble, ensemble_store: MetadataStore) -> R
 async def disconnect(ensemble: ScriptedEnsemble, store: MetadataStore) -> ScriptedZooKeeper:
     """Stop the server of a store; the others refuse it until they are resumed."""
     server = ensemble.server_of(store.session_id)
-    for each in ensemble.others(server):
-        each.pause()
+    for other in ensemble.others(server):
+        other.pause()
     await server.stop()
     return server
 
 
 def reconnect(ensemble: ScriptedEnsemble, stopped: ScriptedZooKeeper) -> None:
-    for each in ensemble.others(stopped):
-        each.resume()
+    for other in ensemble.others(stopped):
+        other.resume()
 
 
 async def test_news_come_while_connected(
@@ -92,16 +92,16 @@ async def test_a_change_that_the_next_server_has_not_seen_is_reported_when_it_ha
     ensemble: ScriptedEnsemble, ensemble_store: MetadataStore, reader: Reader
 ) -> None:
     others = ensemble.others(ensemble.server_of(ensemble_store.session_id))
-    for each in others:
-        each.standing = Standing.LAGGING
+    for other in others:
+        other.standing = Standing.LAGGING
     stopped = await disconnect(ensemble, ensemble_store)
     ensemble.service.commit([CHANGE])
     reconnect(ensemble, stopped)
     await until(lambda: reader.calls >= 4)
     assert (await ensemble_store.get("/a")).value == b"old"
     before = reader.calls
-    for each in others:
-        each.catch_up()
+    for other in others:
+        other.catch_up()
     await until(lambda: reader.calls > before)
     assert (await ensemble_store.get("/a")).value == b"new"
     await stopped.start()

@@ -46,8 +46,8 @@ async def leave(server: ScriptedZooKeeper, states: list[SessionState]) -> None:
 
 
 def lag(servers: list[ScriptedZooKeeper]) -> None:
-    for each in servers:
-        each.standing = Standing.LAGGING
+    for server in servers:
+        server.standing = Standing.LAGGING
 
 
 def ledger_store(store: MetadataStore) -> LedgerStore:
@@ -200,7 +200,7 @@ async def test_a_server_that_is_behind_is_not_used(
         await until(lambda: SessionState.CONNECTED in states[before:])  # noqa: B023
         assert (await ensemble_store.get("/a")).value == b"new"
     assert (ensemble_store.session_id != old_session) == is_new_session
-    assert sum(each.refused for each in ensemble.servers) > 0
+    assert sum(server.refused for server in ensemble.servers) > 0
 
 
 async def test_a_read_fails_where_only_servers_that_are_behind_are_left(

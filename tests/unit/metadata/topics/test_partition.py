@@ -61,7 +61,7 @@ def partition(count: int) -> PartitionRecord:
 
 
 def ledger_ids(segments: tuple[PartitionSegment, ...]) -> list[int]:
-    return [each.ledger_id for each in segments]
+    return [partition_segment.ledger_id for partition_segment in segments]
 
 
 @given(records)
@@ -181,9 +181,9 @@ def test_epochs_are_kept_until_the_log_starts_after_them() -> None:
     for epoch, offset in ((0, 0), (3, 10), (4, 10), (7, 30)):
         record = record.with_epoch_start(epoch, offset)
     assert record.with_log_start(9).epochs == record.epochs
-    assert [each.epoch for each in record.with_log_start(10).epochs] == [4, 7]
-    assert [each.epoch for each in record.with_log_start(29).epochs] == [4, 7]
-    assert [each.epoch for each in record.with_log_start(99).epochs] == [7]
+    assert [start.epoch for start in record.with_log_start(10).epochs] == [4, 7]
+    assert [start.epoch for start in record.with_log_start(29).epochs] == [4, 7]
+    assert [start.epoch for start in record.with_log_start(99).epochs] == [7]
 
 
 def test_the_log_start_never_moves_down() -> None:

@@ -46,7 +46,7 @@ def segments(first: int, end: int) -> tuple[PartitionSegment, ...]:
 
 
 def ids(found: tuple[PartitionSegment, ...]) -> list[int]:
-    return [each.ledger_id for each in found]
+    return [segment.ledger_id for segment in found]
 
 
 async def filled(partitions: PartitionStore, count: int) -> tuple[PartitionRecord, Version]:

@@ -54,7 +54,7 @@ def topic(*leaders: int) -> TopicRecord:
 
 
 def epochs(record: TopicRecord) -> list[int]:
-    return [each.leader_epoch for each in record.partitions]
+    return [partition.leader_epoch for partition in record.partitions]
 
 
 @given(records)
@@ -109,7 +109,7 @@ def test_every_leader_change_begins_an_epoch() -> None:
 
 def test_added_partitions_begin_with_the_first_epoch() -> None:
     record = topic(1).above(9).with_partitions((2, 3))
-    assert [each.leader for each in record.partitions] == [1, 2, 3]
+    assert [partition.leader for partition in record.partitions] == [1, 2, 3]
     assert epochs(record) == [10, 10, 10]
 
 

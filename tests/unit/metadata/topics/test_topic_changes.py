@@ -138,7 +138,7 @@ async def test_ids_of_many_topics_are_read_in_parts(
 ) -> None:
     monkeypatch.setattr(topic_store, "CHANGES_AT_ONCE_MAX", 2)
     made = [await topics.create(topic(f"t{i}", number=i)) for i in range(5)]
-    names = [topic_path(each.name) for each in made]
+    names = [topic_path(record.name) for record in made]
     reads: Counter[str] = Counter()
 
     def note(call: StoreCall) -> int:
@@ -146,12 +146,12 @@ async def test_ids_of_many_topics_are_read_in_parts(
         return 0
 
     monkeypatch.setattr(faults, "missed_changes", note)
-    assert await topics.topic_ids() == {each.topic_id for each in made}
+    assert await topics.topic_ids() == {record.topic_id for record in made}
     assert reads == dict.fromkeys([*names, ""], 1)
     await topics.change("t1", TopicRecord.with_deletion)
     assert len(await topics.topic_ids()) == 5, "its ledgers are not deleted yet"
     await topics.finish_deletion("t1", made[1].topic_id)
-    assert await topics.topic_ids() == {each.topic_id for each in made if each.name != "t1"}
+    assert await topics.topic_ids() == {record.topic_id for record in made if record.name != "t1"}
 
 
 async def test_many_changes_are_made_in_parts(

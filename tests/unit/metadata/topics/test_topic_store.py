@@ -52,7 +52,7 @@ def led_by(broker_id: int) -> TopicChange:
 
 async def leaders_of(topics: TopicStore, name: str = NAME) -> list[tuple[int, int]]:
     record, _ = await topics.get(name, fresh=True)
-    return [(each.leader, each.leader_epoch) for each in record.partitions]
+    return [(partition.leader, partition.leader_epoch) for partition in record.partitions]
 
 
 async def is_there(topics: TopicStore, name: str) -> bool:
@@ -103,9 +103,9 @@ async def test_of_many_creators_one_wins(topics: TopicStore, other_topics: Topic
     results = await asyncio.gather(
         *[both[i % 2].create(topic(number=i)) for i in range(10)], return_exceptions=True
     )
-    made = [each for each in results if isinstance(each, TopicRecord)]
+    made = [result for result in results if isinstance(result, TopicRecord)]
     assert len(made) == 1
-    assert sum(isinstance(each, TopicExistsError) for each in results) == 9
+    assert sum(isinstance(result, TopicExistsError) for result in results) == 9
     assert (await topics.get(NAME))[0] == made[0]
 
 
@@ -122,9 +122,9 @@ async def test_one_of_several_topics_with_equivalent_names_is_created(
         return_exceptions=True,
     )
     await asyncio.sleep(faults.late_s * 2)
-    (made,) = [each for each in results if isinstance(each, TopicRecord)]
-    refused = [each for each in results if isinstance(each, TopicNameHeldError)]
-    assert [each.holder for each in refused] == [made.name] * 3
+    (made,) = [result for result in results if isinstance(result, TopicRecord)]
+    refused = [result for result in results if isinstance(result, TopicNameHeldError)]
+    assert [held_error.holder for held_error in refused] == [made.name] * 3
     assert await topics.names() == sorted([made.name, "another.one"])
 
 
@@ -142,10 +142,13 @@ async def test_an_equivalent_name_is_free_once_the_topic_is_deleted(
         return_exceptions=True,
     )
     await asyncio.sleep(faults.late_s * 2)
-    assert sorted(type(each).__name__ for each in results) == ["TopicNameHeldError", "TopicRecord"]
+    assert sorted(type(result).__name__ for result in results) == [
+        "TopicNameHeldError",
+        "TopicRecord",
+    ]
     there = [name for name in ("a.b", "a_b") if await is_there(topics, name)]
     assert len(there) == 1
-    (made,) = [each for each in results if isinstance(each, TopicRecord)]
+    (made,) = [result for result in results if isinstance(result, TopicRecord)]
     assert there == [made.name]
 
 

@@ -56,7 +56,7 @@ async def test_every_change_of_a_topic_applies_once(
     await asyncio.gather(*[lead(writers[i], i) for i in range(WRITERS)])
     await asyncio.sleep(1)
     record, _ = await writers[0].get(NAME, fresh=True)
-    leaders = [(each.leader, each.leader_epoch) for each in record.partitions]
+    leaders = [(partition.leader, partition.leader_epoch) for partition in record.partitions]
     assert leaders == [(CHANGES, CHANGES)] * WRITERS
     for store in stores:
         await store.aclose()
@@ -110,14 +110,14 @@ async def test_listed_ledgers_stay_listed_once(
     await asyncio.gather(*[leader.run() for leader in leaders])
     await asyncio.sleep(1)
     record, _ = await leaders[0].partitions.get(KEY)
-    found = [each.ledger_id for each in record.segments]
-    epochs = [each.epoch for each in record.segments]
+    found = [segment.ledger_id for segment in record.segments]
+    epochs = [segment.epoch for segment in record.segments]
     assert sorted(epochs) == epochs
     assert len(dict.fromkeys(found)) == len(found)
     tried = dict.fromkeys(each for leader in leaders for each in leader.tried)
-    assert all(each in tried for each in found)
+    assert all(ledger_id in tried for ledger_id in found)
     for leader in leaders:
-        assert [each for each in found if each in leader.listed] == leader.listed
+        assert [ledger_id for ledger_id in found if ledger_id in leader.listed] == leader.listed
     assert len(found) > CHANGES
     for store in stores:
         await store.aclose()

@@ -33,7 +33,9 @@ def bookies(monkeypatch: pytest.MonkeyPatch) -> list[FakeBookie]:
 
     async def answer(url: str, *, timeout_s: float) -> dict[str, dict[str, int]]:
         assert timeout_s > 0
-        told = next(each.log_bytes for each in made if url == f"{each.admin_url}/api/v1/state")
+        told = next(
+            bookie.log_bytes for bookie in made if url == f"{bookie.admin_url}/api/v1/state"
+        )
         if told is None:
             raise AdminApiError(url)
         return {"storage": {"log_bytes_written": told}}
@@ -43,7 +45,7 @@ def bookies(monkeypatch: pytest.MonkeyPatch) -> list[FakeBookie]:
 
 
 def meters_of(bookies: list[FakeBookie]) -> BookieMeters:
-    return BookieMeters([cast("LocalBookie", each) for each in bookies])
+    return BookieMeters([cast("LocalBookie", bookie) for bookie in bookies])
 
 
 async def test_bytes_written_before_the_first_reading_do_not_count(

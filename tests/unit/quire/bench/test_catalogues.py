@@ -7,11 +7,14 @@ from quire.bench.configurations import CONFIGURATIONS
 from quire.bench.runner import Plan
 from quire.bench.scenarios import SCENARIOS, Scenario
 
-SMALLEST = min(each.quorum.ensemble for each in CONFIGURATIONS)
+SMALLEST = min(configuration.quorum.ensemble for configuration in CONFIGURATIONS)
 
 
 def test_names_are_unique() -> None:
-    for names in ([each.name for each in CONFIGURATIONS], [each.name for each in SCENARIOS]):
+    for names in (
+        [configuration.name for configuration in CONFIGURATIONS],
+        [scenario.name for scenario in SCENARIOS],
+    ):
         assert len(names) == len(set(names))
 
 

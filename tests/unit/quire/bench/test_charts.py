@@ -21,8 +21,8 @@ MILLISECONDS = st.floats(0.0, 1e6)
 def check(chart: Chart, points: list[str]) -> ET.Element:
     root = ET.fromstring(chart.picture)
     named = [root.find("title"), root.find("desc")]
-    assert all(each is not None and each.text for each in named)
-    ids = [each.get("id") for each in named if each is not None]
+    assert all(element is not None and element.text for element in named)
+    ids = [element.get("id") for element in named if element is not None]
     assert root.get("aria-labelledby") == " ".join(str(each) for each in ids)
     cells = list(chain.from_iterable(chart.table.rows))
     assert all(any(point in cell for cell in cells) for point in points)
@@ -31,7 +31,7 @@ def check(chart: Chart, points: list[str]) -> ET.Element:
 
 
 def drawn(root: ET.Element, css: str) -> list[ET.Element]:
-    return [each for each in root.iter() if css in each.get("class", "").split()]
+    return [element for element in root.iter() if css in element.get("class", "").split()]
 
 
 @given(
@@ -47,8 +47,8 @@ def test_quantile_curves(one: list[float], two: list[float]) -> None:
     root = check(chart, [f"{ms:,.2f}" for ms in one + two])
     assert [len(drawn(root, f"s{n}")) for n in (0, 1)] == [5, 5]  # a line, three dots, a name
     ends = drawn(root, "end")
-    assert sorted(str(each.text) for each in ends) == sorted(STYLES)
-    places = [float(each.get("y", "0")) for each in ends]
+    assert sorted(str(end.text) for end in ends) == sorted(STYLES)
+    places = [float(end.get("y", "0")) for end in ends]
     assert abs(places[0] - places[1]) >= charts.NAME_HEIGHT - 0.11  # rounded to a tenth
     assert chart.table.headings == ("configuration", "50 %", "99 %", "longest, ms")
 
@@ -73,7 +73,7 @@ def test_a_fault_is_only_in_the_row_of_its_slice() -> None:
     marks = {"one": [InjectionMark(0.5, "x"), InjectionMark(1.7, "y")]}
     chart = charts.latency_over_time("t", {"one": slices}, marks, 1.5, STYLES)
     lines = drawn(check(chart, ["x", "y"]), "mark")
-    assert [each.findtext("title") for each in lines] == ["0.50 s: x"]  # y came after the load
+    assert [line.findtext("title") for line in lines] == ["0.50 s: x"]  # y came after the load
     assert [row[-1] for row in chart.table.rows] == ["", "x", "y"]
 
 
@@ -106,7 +106,7 @@ def test_safety_zones() -> None:
 def test_a_narrow_zone_can_be_seen() -> None:
     zones = replace(ZONES, fully_to=999_999, last_confirmed=1_000_000, last_pushed=1_000_001)
     root = check(charts.safety_zones("z", {"one": zones}, STYLES), ["999,990"])
-    widths = [float(each.get("width", "0")) for each in root.iter("rect")]
+    widths = [float(element.get("width", "0")) for element in root.iter("rect")]
     assert min(widths) >= charts.SEGMENT_MIN
 
 

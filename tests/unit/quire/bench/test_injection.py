@@ -55,12 +55,12 @@ class Scene:
     def __init__(self) -> None:
         self.cluster = FakeCluster()
         self.bookies = [FakeProcess("one"), FakeProcess("two")]
-        self.proxies = {each.address: DelayingProxy("127.0.0.1:1") for each in self.bookies}
+        self.proxies = {bookie.address: DelayingProxy("127.0.0.1:1") for bookie in self.bookies}
         self.writer_kills = 0
         self.readings = 0
         self.injector = Injector(
             cast("LocalCluster", self.cluster),
-            [cast("LocalBookie", each) for each in self.bookies],
+            [cast("LocalBookie", bookie) for bookie in self.bookies],
             self.proxies,
             self._kill_writer,
         )

@@ -49,7 +49,7 @@ def test_slices_hold_every_append_by_when_it_was_due() -> None:
         [0.0, 0.4, 0.6, 0.9], [ack(n, n * 1.0) for n in range(4)], start=0.0, end=9.0
     )
     parts = measuring.slices(found, 1.0, 2)
-    assert [(each.at, each.count) for each in parts] == [(0.0, 2), (0.5, 2)]
+    assert [(part.at, part.count) for part in parts] == [(0.0, 2), (0.5, 2)]
     assert parts[1].max_ms == pytest.approx(2_100.0)
 
 
@@ -62,8 +62,8 @@ def test_a_change_is_measured_from_the_latest_notice_of_a_failed_member() -> Non
         {"kind": "EnsembleChanged", "at": 10.6, "ledger_id": 1, "replaced": ["d"]},
     )
     found = measuring.changes(Journal((), notes), start=10.0)
-    assert [each.at for each in found] == [pytest.approx(0.5), pytest.approx(0.6)]
-    assert [each.replaced for each in found] == [("a", "b"), ("d",)]
+    assert [change.at for change in found] == [pytest.approx(0.5), pytest.approx(0.6)]
+    assert [change.replaced for change in found] == [("a", "b"), ("d",)]
     assert found[0].took_s == pytest.approx(0.3)
     assert found[1].took_s is None
 

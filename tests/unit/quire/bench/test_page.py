@@ -40,14 +40,14 @@ def test_a_table_follows_every_picture() -> None:
 def test_the_page_is_self_contained() -> None:
     told, root = page()
     assert not re.search(r"https?:|//[a-z]|url\(|@import|<script|<link|<img|<iframe", told)
-    assert [each for each in root.iter() if each.get("src") is not None] == []
+    assert [element for element in root.iter() if element.get("src") is not None] == []
 
 
 def test_ids_are_unique_and_links_have_targets() -> None:
     _, root = page()
-    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
-    assert all(str(each.get("href"))[1:] in ids for each in root.iter("a"))
+    assert all(str(element.get("href"))[1:] in ids for element in root.iter("a"))
 
 
 def test_every_configuration_has_a_colour_and_a_stroke() -> None:
@@ -74,13 +74,13 @@ def test_every_figure_that_a_run_has_is_in_the_table() -> None:
     _, root = page()
     titles = [str(cell.text).partition(",")[0] for cell in root.iter("th")]
     unknown = ("sent", "first_ack_s")  # None in the samples
-    shown = [each for each in FIGURES if each.name not in unknown]
-    assert [each.name for each in shown if each.title.partition(",")[0] not in titles] == []
+    shown = [figure for figure in FIGURES if figure.name not in unknown]
+    assert [figure.name for figure in shown if figure.title.partition(",")[0] not in titles] == []
 
 
 def test_a_glance_has_every_scenario_and_configuration() -> None:
     _, root = page()
-    glance = next(each for each in root.iter("section") if each.get("id") == "glance")
+    glance = next(element for element in root.iter("section") if element.get("id") == "glance")
     table = next(glance.iter("table"))
     rows = [[str(cell.text) for cell in row] for row in table.iter("tr")]
     assert rows == [
@@ -94,14 +94,14 @@ def test_the_page_begins_with_the_answer() -> None:
     _, root = page()
     children = list(next(root.iter("div")))
     assert (children[0].tag, children[0].get("id")) == ("section", "answer")
-    titles = ["".join(each.itertext()) for each in children[0].iter("h3")]
+    titles = ["".join(element.itertext()) for element in children[0].iter("h3")]
     assert titles == [
         "Lowest latency: all of 3",
         "Lowest latency while one bookie fails: all of 3 or majority of 3 (no difference shown)",
         "Survives two losses: not measured",
         "Fewest copies: none of these configurations",
     ]
-    commands = [str(each.text) for each in children[0].iter("code")]
+    commands = [str(element.text) for element in children[0].iter("code")]
     assert commands == ["quire bench compare --scenarios two-failures"]
 
 
@@ -117,8 +117,8 @@ def test_best_values_have_a_sign_unless_all_overlap() -> None:
     fast = [run_of("majority-3", repetition=each, milliseconds=(9.0 + each,)) for each in (0, 1)]
     slow = [run_of("all-of-2", repetition=each, milliseconds=(90.0 + each,)) for each in (0, 1)]
     root = ET.fromstring(content(Comparison((*RUNS[:2], *fast, *slow))))
-    glance = next(each for each in root.iter("section") if each.get("id") == "glance")
-    marked = [str(each.text) for each in glance.iter("td") if each.get("class") == "best"]
+    glance = next(element for element in root.iter("section") if element.get("id") == "glance")
+    marked = [str(element.text) for element in glance.iter("td") if element.get("class") == "best"]
     assert marked == ["★ 9.5 (9.0–10.0)"] * 2  # of p99 and of the longest append
     assert "★" not in content(Comparison((*RUNS[:2], *RUNS[:2]))).partition("</section>")[2]
 

@@ -37,7 +37,11 @@ def several(configuration: str, scenario: str, values: Sequence[float]) -> list[
 
 
 def chosen(runs: Sequence[RunResult | FailedRun], need: str) -> Recommendation:
-    return next(each for each in recommend(Comparison(tuple(runs))) if each.need.name == need)
+    return next(
+        recommendation
+        for recommendation in recommend(Comparison(tuple(runs)))
+        if recommendation.need.name == need
+    )
 
 
 def reason(runs: Sequence[RunResult | FailedRun], need: str) -> str:
@@ -130,7 +134,7 @@ def test_a_need_that_no_configuration_meets(losable: int, unacknowledged: int, w
     ]
     found = chosen(runs, "two-losses")
     assert (found.outcome, found.chosen) == (Outcome.NONE_MEETS, ())
-    assert [each.reason for each in found.refused] == [why]
+    assert [refusal.reason for refusal in found.refused] == [why]
     assert advise(Comparison(tuple(runs)), found).left_out == f"Left out: all of 2 {why}."
 
 
@@ -142,7 +146,7 @@ def test_a_configuration_with_a_failed_run_is_left_out() -> None:
     ]
     found = chosen(runs, "lowest-latency")
     assert found.chosen == ("all-of-3",)
-    assert [each.reason for each in found.refused] == ["has a failed run in steady: no Java"]
+    assert [refusal.reason for refusal in found.refused] == ["has a failed run in steady: no Java"]
     assert reason(runs, "lowest-latency").startswith("It is the only one that meets the need")
 
 
@@ -163,7 +167,7 @@ def test_a_need_without_its_scenarios_names_them() -> None:
 
 
 def test_configurations_are_compared_at_one_rate() -> None:
-    slower = [replace(each, cell=replace(each.cell, rate=5.0)) for each in several(
+    slower = [replace(run, cell=replace(run.cell, rate=5.0)) for run in several(
         "all-of-2", "steady", (0.1, 0.2)
     )]  # fmt: skip
     runs = [
@@ -173,7 +177,7 @@ def test_configurations_are_compared_at_one_rate() -> None:
     ]
     found = chosen(runs, "lowest-latency")
     assert found.chosen == ("majority-3",)
-    assert [each.configuration for each in found.refused] == ["all-of-2"]
+    assert [refusal.configuration for refusal in found.refused] == ["all-of-2"]
 
 
 def test_json_has_the_figures() -> None:
@@ -198,6 +202,6 @@ def test_needs_name_known_scenarios_and_figures() -> None:
     for need in NEEDS:
         for measure in need.measures:
             assert measure.figure in BY_NAME
-            assert all(each in scenarios.BY_NAME for each in measure.scenarios)
-        assert all(each.figure in BY_NAME for each in need.conditions)
-        assert all(each.scenario in scenarios.BY_NAME for each in need.conditions)
+            assert all(scenario in scenarios.BY_NAME for scenario in measure.scenarios)
+        assert all(condition.figure in BY_NAME for condition in need.conditions)
+        assert all(condition.scenario in scenarios.BY_NAME for condition in need.conditions)

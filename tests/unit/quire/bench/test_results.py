@@ -43,7 +43,7 @@ def test_keys_of_the_openmessaging_benchmark_are_spelled_as_there() -> None:
 
 
 def test_quantiles_agree_with_their_names() -> None:
-    told = to_json(run_of(milliseconds=tuple(float(each) for each in range(1, 1_001))))
+    told = to_json(run_of(milliseconds=tuple(float(number) for number in range(1, 1_001))))
     wanted = {"50pct": 500, "75pct": 750, "95pct": 950, "99pct": 990, "999pct": 999}
     for name, milliseconds in wanted.items():
         assert told[f"aggregatedPublishLatency{name}"] == pytest.approx(milliseconds, rel=1e-3)

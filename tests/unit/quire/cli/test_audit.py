@@ -81,7 +81,7 @@ def test_each_verb_is_recorded_or_ordinary() -> None:
 def test_the_arguments_that_say_whether_something_changes_exist() -> None:
     for noun, name, verb in verbs():
         needed = verb.get_default("audited_with")
-        assert not needed or needed in {each.dest for each in verb._actions}, (noun, name)
+        assert not needed or needed in {action.dest for action in verb._actions}, (noun, name)
 
 
 async def records(cluster: MemoryCluster) -> list[AuditRecord]:
@@ -131,7 +131,7 @@ async def test_a_failure_is_recorded_and_wrong_usage_is_not(
         await run("repair", "settings", "no_such")
     with pytest.raises(NeedsConsentError):
         await run("acl", "remove", "--topic", "a", "--allow", "User:ann")
-    assert [each.result for each in await records(memory_cluster)] == ["failed: it is refused"]
+    assert [record.result for record in await records(memory_cluster)] == ["failed: it is refused"]
 
 
 async def test_a_trail_that_fails_changes_no_result(

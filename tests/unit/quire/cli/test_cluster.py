@@ -78,7 +78,7 @@ async def test_ledgers_of_a_bookie_that_is_down_are_one_finding(
     cluster = memory_cluster
     await cluster.create("b", "c", "d")
     await cluster.format("a")
-    await cluster.add(*(closed_ledger("abc", ledger_id=each) for each in range(10, 150)))
+    await cluster.add(*(closed_ledger("abc", ledger_id=number) for number in range(10, 150)))
     code, row = await cluster.run(parser(), "health", "-o", "json")
     assert (code, row["finding_count"]) == (ExitCode.FINDINGS, 1)
     assert row["state"].startswith("Not healthy, one problem")
@@ -103,7 +103,7 @@ async def test_every_ledger_is_listed_when_that_is_wanted(memory_cluster: Memory
     await cluster.create("b", "c")
     for name in "ad":
         await cluster.format(name)
-    await cluster.add(*(closed_ledger("abc", ledger_id=each) for each in range(10, 150)))
+    await cluster.add(*(closed_ledger("abc", ledger_id=number) for number in range(10, 150)))
     await cluster.add(closed_ledger("adc", ledger_id=200), closed_ledger("adc", ledger_id=201))
     code, row = await cluster.run(parser(), "health", "--ledgers", "-o", "json")
     assert code == ExitCode.FINDINGS

@@ -20,7 +20,7 @@ def check(path: Path, text: str, *flags: str) -> list[str]:
     try:
         assert arguments.handler(arguments, output) == 0
     except UsageError as error:
-        return [each.strip() for each in str(error).splitlines()]
+        return [line.strip() for line in str(error).splitlines()]
     return []
 
 
@@ -81,7 +81,7 @@ def test_an_error_without_a_line() -> None:
 def test_an_unknown_table_hides_no_other_error(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     errors = check(path, '[bookei]\nport = "x"\n[broker]\nport = "y"\n[console]\nport = "z"\n')
-    assert [each.split(": ")[0] for each in errors] == [f"{path}:1", f"{path}:4", f"{path}:6"]
+    assert [error.split(": ")[0] for error in errors] == [f"{path}:1", f"{path}:4", f"{path}:6"]
     assert "unknown table in the configuration file: bookei" in errors[0]
 
 
@@ -96,7 +96,7 @@ def test_contradictions_of_one_table_are_reported_at_once(tmp_path: Path) -> Non
         'metadata = "zkk://h/q"',
     ]
     errors = check(path, "\n".join(lines))
-    assert [each.split(": ")[0] for each in errors] == [
+    assert [error.split(": ")[0] for error in errors] == [
         f"{path}:6",
         f"{path}:3",
         f"{path}:2",
@@ -175,7 +175,7 @@ def test_the_files_that_a_file_names_are_read(tmp_path: Path) -> None:
     ]
     token.chmod(0o644)
     errors = check(path, "\n".join(lines))
-    assert {each.split(": ")[0] for each in errors} == {f"{path}:{line}" for line in (2, 3, 4, 7)}
+    assert {error.split(": ")[0] for error in errors} == {f"{path}:{line}" for line in (2, 3, 4, 7)}
     assert "missing.pem" in errors[0]
     assert "chmod 600" in errors[-1]
     assert "short" not in "".join(errors)

@@ -89,7 +89,9 @@ async def test_a_bookie_that_is_only_away_must_be_given_up(memory_cluster: Memor
     assert code == ExitCode.DONE
     assert "0-9" in text
     stored, _ = await cluster.ledgers.get(LedgerId(7), fresh=True)
-    assert [(each.first_entry_id, each.last_entry_id) for each in stored.lost] == [(0, 9)]
+    assert [
+        (lost_range.first_entry_id, lost_range.last_entry_id) for lost_range in stored.lost
+    ] == [(0, 9)]
 
 
 async def test_a_ledger_in_recovery_shows_where_it_would_end(

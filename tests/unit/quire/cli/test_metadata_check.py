@@ -36,7 +36,7 @@ class Admin:
             ranges = HELD[int(path.split("/")[4])]
             if not ranges:
                 raise AdminApiError(f"{url} returned status 404: b''")
-            return {"ranges": [list(each) for each in ranges]}
+            return {"ranges": [list(range_) for range_ in ranges]}
         after = int(path.partition("after=")[2].partition("&")[0])
         page = [each for each in HELD if each > after][:2]
         more = {"next_after": page[-1]} if page[-1:] != [max(HELD)] else {}

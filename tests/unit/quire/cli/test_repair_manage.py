@@ -209,7 +209,7 @@ async def test_scrubs_are_shown(memory_cluster: MemoryCluster) -> None:
 async def test_all_bookies_are_scrubbed_at_once(memory_cluster: MemoryCluster) -> None:
     await memory_cluster.create("a", "b")
     _, rows = await memory_cluster.run(parser(), "scrub", "--now", "-o", "json")
-    assert [each["scrub"] for each in rows] == ["requested, none ended yet"] * 2
+    assert [row["scrub"] for row in rows] == ["requested, none ended yet"] * 2
     settings = await RepairSettingsStore(memory_cluster.store, memory_cluster.rng).get()
     assert settings.scrub_requested_ms == NOW_MS
 
@@ -329,7 +329,7 @@ async def test_everything_that_is_known_is_shown(memory_cluster: MemoryCluster) 
     lines = [line.split() for line in text.splitlines()]
     assert ["CLASS", "WHAT", "LEDGERS", "BYTES"] in lines
     assert ["3", "copies", "on", "draining", "bookies", "41", "2.0", "KiB"] in lines
-    assert ["7", "w", "c", "512", "B", "2.0", "KiB", "25"] in [each[:8] for each in lines]
+    assert ["7", "w", "c", "512", "B", "2.0", "KiB", "25"] in [line[:8] for line in lines]
     assert ["b", "draining", "for", "a", "test", "wait:", "quire"] in [e[:7] for e in lines]
     await held.release()
     await worker.aclose()

@@ -56,8 +56,8 @@ class Producer:
     def flush(self, timeout: float) -> None:
         """Wait until all records are answered; as kafka-python's, raise no error of a record."""
         assert timeout > 0
-        for each in self._sent:
-            each.is_done = True
+        for sent in self._sent:
+            sent.is_done = True
 
     def close(self, timeout: float) -> None:
         """End."""
@@ -234,8 +234,8 @@ def test_the_reason_is_printed_once() -> None:
 
 def test_an_acknowledged_record_and_an_empty_queue_are_no_silence() -> None:
     for waiting in (Waiting(Record()), Waiting()):
-        for each in waiting:
-            each.is_done = True
+        for record in waiting:
+            record.is_done = True
         watch, remarks = watched(waiting)
         watch.start()
         assert waiting.are_seen.wait(WAIT_S)

@@ -123,10 +123,12 @@ async def test_equal_passwords_have_different_salts(
     for name in ("a", "b"):
         await cluster.run(parser(), "add", name, "--password-file", str(file), *FAST)
     credentials = [
-        each for page in [await users.get("a"), await users.get("b")] for each in page.credentials
+        credential
+        for page in [await users.get("a"), await users.get("b")]
+        for credential in page.credentials
     ]
-    assert len({each.salt for each in credentials}) == 4
-    assert all(len(each.salt) == SALT_BYTES for each in credentials)
+    assert len({credential.salt for credential in credentials}) == 4
+    assert all(len(credential.salt) == SALT_BYTES for credential in credentials)
 
 
 async def test_nothing_that_is_printed_holds_a_key(

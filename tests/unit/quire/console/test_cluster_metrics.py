@@ -25,7 +25,7 @@ def test_each_bookie_counts_in_one_state() -> None:
     found = values(ClusterMetrics(survey, "", 3.0, None, None))
     counts = {key[1]: value for key, value in found.items() if key[0] == "bookies" and value}
     assert counts == {"up": 1, "down": 1, "draining": 1, "lost": 1, "removed": 1}
-    copies = [found["ledgers_by_copies", str(each)] for each in range(4)]
+    copies = [found["ledgers_by_copies", str(number)] for number in range(4)]
     assert copies == [1, 2, 0, 12]
     assert found["check_age_seconds",] == 2.0
     assert found["check_failed",] == 0

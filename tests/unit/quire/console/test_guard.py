@@ -169,7 +169,7 @@ async def test_wrong_tokens_of_programs_are_audited_and_limited(
                 path = "/metrics" if number % 2 else "/nope"
                 answer = await browser.get(path, Authorization=f"Bearer {number}")
                 assert answer.status == 401
-        assert [each for each in caplog.records if each.message == "audit"]
+        assert [record for record in caplog.records if record.message == "audit"]
         bearer = {"Authorization": f"Bearer {browser.token}"}
         assert (await browser.get("/metrics", **bearer)).status == 429
         assert (await browser.log_in()).status == 429

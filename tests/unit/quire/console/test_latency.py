@@ -31,7 +31,7 @@ def test_the_oldest_samples_are_dropped() -> None:
     ring = AppendRing()
     for at_ms in range(SAMPLES_MAX + 5):
         ring.note(A, Sample(at_ms, 1))
-    assert [each.at_ms for each in ring.of(A)] == list(range(5, SAMPLES_MAX + 5))
+    assert [sample.at_ms for sample in ring.of(A)] == list(range(5, SAMPLES_MAX + 5))
     assert ring.of(B) == ()
 
 
@@ -40,9 +40,9 @@ def test_the_bookie_that_was_asked_least_recently_is_dropped(
 ) -> None:
     monkeypatch.setattr(latency, "BOOKIES_MAX", 2)
     ring = AppendRing()
-    for at_ms, each in enumerate((A, B, A, C)):
-        ring.note(each, Sample(at_ms, None))
-    assert [len(ring.of(each)) for each in (A, B, C)] == [2, 0, 1]
+    for at_ms, bookie in enumerate((A, B, A, C)):
+        ring.note(bookie, Sample(at_ms, None))
+    assert [len(ring.of(bookie)) for bookie in (A, B, C)] == [2, 0, 1]
 
 
 START = 1_700_000_000_000
@@ -79,20 +79,20 @@ def test_events_are_beside_the_samples_of_their_time() -> None:
     assert view is not None
     assert (view.since_ms, view.until_ms) == (START, START + 20_000)
     assert (view.bookies, view.left_out, view.events_before) == (("a", "b"), 1, 1)
-    assert [each.cells for each in view.rows] == [
+    assert [row.cells for row in view.rows] == [
         ("2 ms", "1 ms"),
         ("500 ms", "no answer"),
         ("no appends", "no answer"),
     ]
-    assert [each.events for each in view.rows] == [(), (), (3,)]
+    assert [row.events for row in view.rows] == [(), (), (3,)]
     root = ET.fromstring(view.drawn)
-    marks = [each for each in root.iter("path") if each.get("class") == "mark"]
+    marks = [element for element in root.iter("path") if element.get("class") == "mark"]
     assert len(marks) == 1
     place = re.match(r"M([\d.]+) ", str(marks[0].get("d")))
     assert place is not None
     assert float(place.group(1)) == 0.75 * WIDTH
-    assert "a repair is needed <now>" in [each.text for each in root.iter("title")]
-    assert sum(each.get("class") == "away" for each in root.iter("path")) == 2
+    assert "a repair is needed <now>" in [element.text for element in root.iter("title")]
+    assert sum(element.get("class") == "away" for element in root.iter("path")) == 2
 
 
 def test_many_bookies_and_samples_are_within_bounds() -> None:
@@ -112,12 +112,12 @@ def test_every_sample_is_drawn_within_the_picture(samples: list[Sample]) -> None
     drawn = latency_strips([Strip("<bookie>", samples)], marks, since, until)
     root = ET.fromstring(drawn)
     height = float(str(root.get("viewBox")).split()[3])
-    places = [each for each in root.iter("path") if each.get("class") == "curve"]
+    places = [element for element in root.iter("path") if element.get("class") == "curve"]
     points = list(root.iter("circle"))
-    numbers = [float(n) for each in places for n in re.findall(r"[\d.]+", str(each.get("d")))]
-    numbers += [float(str(each.get(name))) for each in points for name in ("cx", "cy")]
-    assert len(numbers) == 2 * sum(bool(each.p99_us) for each in samples)
+    numbers = [float(n) for place in places for n in re.findall(r"[\d.]+", str(place.get("d")))]
+    numbers += [float(str(point.get(name))) for point in points for name in ("cx", "cy")]
+    assert len(numbers) == 2 * sum(bool(sample.p99_us) for sample in samples)
     assert all(0 <= x <= WIDTH for x in numbers[::2])
     assert all(0 <= y <= height for y in numbers[1::2])
-    away = [each for each in root.iter("path") if each.get("class") == "away"]
-    assert len(away) == sum(each.p99_us is None for each in samples)
+    away = [element for element in root.iter("path") if element.get("class") == "away"]
+    assert len(away) == sum(sample.p99_us is None for sample in samples)

@@ -31,8 +31,8 @@ HOSTILE = BookieId('"><script>alert(1)</script>')
 
 
 def patterns_of(drawn: ET.Element) -> Sequence[str]:
-    fills = [each.get("fill", "") for each in drawn.iter("rect")]
-    return [re.sub(r"url\(#pattern-(.*)\)", r"\1", each) for each in fills]
+    fills = [element.get("fill", "") for element in drawn.iter("rect")]
+    return [re.sub(r"url\(#pattern-(.*)\)", r"\1", fill) for fill in fills]
 
 
 def zone(first: int, last: int, kind: Zone) -> ZoneRange:
@@ -40,7 +40,7 @@ def zone(first: int, last: int, kind: Zone) -> ZoneRange:
 
 
 def test_every_pattern_that_is_used_is_defined() -> None:
-    names = {each.get("id") for each in ET.fromstring(definitions()).iter("pattern")}
+    names = {element.get("id") for element in ET.fromstring(definitions()).iter("pattern")}
     assert {f"pattern-{each}" for each in ("good", "warn", "bad", "dotted", "lined")} <= names
 
 
@@ -49,7 +49,7 @@ def test_the_strip_has_one_shape_for_each_zone() -> None:
     drawn = ET.fromstring(safety_strip(found, 99, 79, "<said> & done"))
     assert drawn.findtext("desc") == "<said> & done"
     assert drawn.get("role") == "img"
-    widths = [float(each.get("width", "")) for each in drawn.iter("rect")]
+    widths = [float(element.get("width", "")) for element in drawn.iter("rect")]
     assert sorted(widths) == [200.0, 200.0, 600.0]
     assert sorted(patterns_of(drawn)) == ["dotted", "good", "warn"]
 
@@ -64,7 +64,7 @@ def test_small_islands_are_seen_and_what_is_worse_is_on_top() -> None:
 
 
 def test_the_number_of_shapes_is_limited() -> None:
-    found = [zone(each, each, Zone.ACK) for each in range(2 * DRAWN_MAX)]
+    found = [zone(number, number, Zone.ACK) for number in range(2 * DRAWN_MAX)]
     drawn = ET.fromstring(safety_strip(found, 2 * DRAWN_MAX, 2 * DRAWN_MAX, ""))
     assert len(list(drawn.iter("rect"))) == DRAWN_MAX
 
@@ -73,13 +73,13 @@ def test_cells_of_the_map_are_links_with_names() -> None:
     ledger, held = closed_ledger("abc", "abd"), {A: ALL, B: ALL, C: Held(is_up=False)}
     found = map_of(ledger, parts(ledger, held, 0, 19, 19), held, window_of(ledger, None), 19)
     drawn = ET.fromstring(draw_fragment_map(found, "/ledgers/7?fragment=", "text"))
-    cells = {each.get("aria-label"): each for each in drawn.iter("a")}
+    cells = {element.get("aria-label"): element for element in drawn.iter("a")}
     assert len(cells) == 6
     cell = cells["c, fragment 0, entries 0 to 9: bookie down, 10 assigned"]
     assert cell.get("href") == "/ledgers/7?fragment=0#fragment"
     assert (cell.get("data-row"), cell.get("data-column")) == ("2", "0")
-    assert all(float(each.get("width", "")) >= 24 for each in drawn.iter("rect"))
-    assert all(int(each.get("height", "")) >= 24 for each in drawn.iter("rect"))
+    assert all(float(element.get("width", "")) >= 24 for element in drawn.iter("rect"))
+    assert all(int(element.get("height", "")) >= 24 for element in drawn.iter("rect"))
 
 
 def test_the_width_of_a_fragment_grows_slowly() -> None:

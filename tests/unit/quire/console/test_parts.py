@@ -30,7 +30,7 @@ ALL = Held([(0, 99)], ENTRY_ID_MAX)
 
 
 def held_of(entry_ids: set[int], through: int, *, is_up: bool) -> Held:
-    return Held(merged([(each, each) for each in entry_ids]), through, is_up=is_up)
+    return Held(merged([(entry_id, entry_id) for entry_id in entry_ids]), through, is_up=is_up)
 
 
 HELD = st.builds(
@@ -46,12 +46,12 @@ def lacking_one_by_one(
 ) -> tuple[tuple[BookieId, Why], ...]:
     fragment = ledger.fragment_of(EntryId(entry_id))
     found = []
-    for each in write_set(ledger.quorum_of(fragment), fragment, EntryId(entry_id)):
-        answer = held.get(each, Held())
+    for bookie in write_set(ledger.quorum_of(fragment), fragment, EntryId(entry_id)):
+        answer = held.get(bookie, Held())
         if any(first <= entry_id <= last for first, last in answer.ranges):
             continue
         known = Why.MISSING if entry_id <= answer.through else Why.NOT_CHECKED
-        found.append((each, known if answer.is_up else Why.DOWN))
+        found.append((bookie, known if answer.is_up else Why.DOWN))
     return tuple(found)
 
 
@@ -87,7 +87,7 @@ def test_each_entry_is_in_one_part(
 def test_a_complete_ledger_is_one_part_for_each_fragment() -> None:
     held = dict.fromkeys(bookies("abcd"), ALL)
     found = list(parts(closed_ledger("abc", "bcd"), held, 0, 19, 19))
-    assert [(each.first, each.last, each.copies) for each in found] == [(0, 9, 3), (10, 19, 3)]
+    assert [(part.first, part.last, part.copies) for part in found] == [(0, 9, 3), (10, 19, 3)]
 
 
 def test_a_bookie_without_an_answer_is_not_taken_for_one_that_lacks_entries() -> None:

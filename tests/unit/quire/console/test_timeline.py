@@ -13,13 +13,13 @@ from tests.support.sample_ledgers import closed_ledger, open_ledger
 
 def test_changes_have_their_order_and_no_time() -> None:
     events = timeline(closed_ledger("abc", "abd", "ab"), None, None)
-    assert [each.what for each in events] == [
+    assert [event.what for event in events] == [
         "created by client-x",
         "fragment 1 begins at entry 10: d in place of c",
         "fragment 2 begins at entry 20: d left",
         "closed at entry 29, by its writer or by a recovery",
     ]
-    assert [each.time_ms for each in events] == [0, None, None, None]
+    assert [event.time_ms for event in events] == [0, None, None, None]
 
 
 def test_losses_and_repair_have_times() -> None:
@@ -31,7 +31,7 @@ def test_losses_and_repair_have_times() -> None:
     job = Job(JobName(1, 5, LedgerId(7)), ("b is gone",), 50)
     claim = Claim(LedgerId(7), "worker-1", 60, 5, 10, "d")
     events = timeline(ledger, job, claim)[2:]
-    assert [each.time_ms for each in events] == [30, 40, 50, 60]
+    assert [event.time_ms for event in events] == [30, 40, 50, 60]
     assert events[0].what == "the loss of the entries from 10 on was accepted"
     assert events[-1].what == "worker worker-1 repairs it: 5 B of about 10 B copied to d"
 

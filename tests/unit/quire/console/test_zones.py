@@ -19,7 +19,7 @@ def zones(
 
 
 def shape(found: list[ZoneRange]) -> list[tuple[int, int, Zone]]:
-    return [(each.first, each.last, each.zone) for each in found]
+    return [(zone_range.first, zone_range.last, zone_range.zone) for zone_range in found]
 
 
 def test_the_three_zones_of_an_open_ledger() -> None:
@@ -37,8 +37,8 @@ def test_islands_in_older_fragments_have_reasons() -> None:
     held[A] = Held([(0, 3), (5, 7)], ENTRY_ID_MAX)
     ledger = closed_ledger("abc", "bcd", "cde")
     found = zones(ledger, held, 29, 29)
-    islands = [each for each in found if each.zone is Zone.ACK]
-    assert [(each.first, each.last) for each in islands] == [(4, 4), (8, 9)]
+    islands = [zone_range for zone_range in found if zone_range.zone is Zone.ACK]
+    assert [(island.first, island.last) for island in islands] == [(4, 4), (8, 9)]
     (reason,) = reasons(ledger, islands[1], held)
     assert reason.startswith("a does not list them: it was replaced from entry 10 on")
     assert sentence(found, is_end_known=True).startswith(

@@ -36,7 +36,7 @@ async def test_a_call_waits_for_a_read_that_begins_after_it() -> None:
     service.reads[0].set_result(None)
     await turns()
     assert first.done()
-    assert not any(each.done() for each in others)
+    assert not any(other.done() for other in others)
     assert len(service.reads) == 2
     service.reads[1].set_result(None)
     await asyncio.gather(*others)
@@ -57,6 +57,6 @@ async def test_calls_end_with_the_contact() -> None:
     calls.append(asyncio.create_task(contact.prove()))
     await turns()
     await contact.aclose()
-    for each in calls:
+    for call in calls:
         with pytest.raises(asyncio.CancelledError):
-            await each
+            await call

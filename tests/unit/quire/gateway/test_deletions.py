@@ -46,6 +46,6 @@ async def test_a_deletion_that_may_have_been_done(caplog: pytest.LogCaptureFixtu
 
 
 def results(caplog: pytest.LogCaptureFixture) -> list[tuple[object, ...]]:
-    lines = [getattr(each, "fields", {}) for each in caplog.records]
-    deleted = [each for each in lines if each.get("act") == "deletion"]
+    lines = [getattr(record, "fields", {}) for record in caplog.records]
+    deleted = [line for line in lines if line.get("act") == "deletion"]
     return [(each["result"], each["who"], each["path"]) for each in deleted]

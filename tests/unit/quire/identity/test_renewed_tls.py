@@ -61,7 +61,9 @@ def test_files_that_do_not_fit_leave_the_old_ones_in_use(
     renewed.break_files()
     assert contexts(NEXT_S) is before
     assert contexts(NEXT_S + FILES_CHECK_S) is before
-    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    (line,) = [
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    ]
     assert renewed.files.key in line
     renewed.renew()
     after = contexts(NEXT_S + 2 * FILES_CHECK_S)

@@ -33,7 +33,7 @@ def test_scram_begins_with_a_new_nonce_and_without_the_password(
     assert isinstance(first, ScramClient)
     messages = {first.begin(), second.begin()}
     assert len(messages) == 2
-    assert all(each.startswith(b"n,,n=alice,r=") for each in messages)
+    assert all(message.startswith(b"n,,n=alice,r=") for message in messages)
     assert access.begin(run_here, lambda: "abc").begin() == b"n,,n=alice,r=abc"
 
 

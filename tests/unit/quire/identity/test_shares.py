@@ -120,10 +120,10 @@ async def test_requests_that_are_cancelled_together_take_no_places() -> None:
     assert queue.take("other", 5)
     waiting = [asyncio.create_task(queue.wait("a", count)) for count in (8, 3, 3, 4)]
     await asyncio.sleep(0.01)
-    for each in waiting[:3]:
-        each.cancel()
+    for task in waiting[:3]:
+        task.cancel()
     found = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(each, asyncio.CancelledError) for each in found[:3])
+    assert all(isinstance(exception, asyncio.CancelledError) for exception in found[:3])
     assert found[3] is None, "what waits behind them is served"
     assert len(queue) == 5 + 4
     assert not queue.is_waited_for

@@ -59,11 +59,11 @@ def test_clients_cannot_be_checked_without_authorities(files: TlsFiles) -> None:
 
 
 def test_a_certificate_without_its_key_is_refused(files: TlsFiles) -> None:
-    for each in (TlsFiles(files.certificate), TlsFiles(key=files.key)):
+    for tls_files in (TlsFiles(files.certificate), TlsFiles(key=files.key)):
         with pytest.raises(CertificateError, match="set both"):
-            server_context(each, NONE)
+            server_context(tls_files, NONE)
         with pytest.raises(CertificateError, match="set both"):
-            client_context(each)
+            client_context(tls_files)
 
 
 def test_a_key_that_others_can_read_is_refused(files: TlsFiles) -> None:

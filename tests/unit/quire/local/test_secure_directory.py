@@ -49,9 +49,9 @@ def test_each_has_a_directory_with_what_it_needs(tmp_path: Path) -> None:
     directory.fill_admin_token()
     for _ in range(2):
         directory.split(("alice",))
-        names = {each.name for each in (tmp_path / "bookie").iterdir()}
+        names = {path.name for path in (tmp_path / "bookie").iterdir()}
         assert names == {"bookie.pem", "bookie-key.pem", "bookie.toml", "ca.pem", "admin-token"}
-        assert {each.name for each in (tmp_path / "prometheus").iterdir()} == {
+        assert {path.name for path in (tmp_path / "prometheus").iterdir()} == {
             "ca.pem",
             "admin-token",
         }

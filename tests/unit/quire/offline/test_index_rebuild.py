@@ -72,7 +72,7 @@ async def check_everything(storage: BookieStorage) -> None:
     for ledger_id in (1, 2, FENCED):
         count = COUNT // 2 if ledger_id == FENCED else COUNT
         found = entries_of(await read(storage, ledger_id, 0, count - 1))
-        assert found == {each: payload_of(ledger_id, each, 90) for each in range(count)}
+        assert found == {number: payload_of(ledger_id, number, 90) for number in range(count)}
         assert (await read(storage, ledger_id, count, count)).status is Status.NO_SUCH_ENTRY
         other = await read(storage, ledger_id, 0, 0, key=b"o" * 32)
         assert other.status is Status.UNAUTHORIZED
@@ -121,7 +121,7 @@ def test_runs_that_are_damaged_or_lost_are_found_in_the_segments(seed: int) -> N
         for ledger_id in (1, 2, FENCED):
             count = COUNT // 2 if ledger_id == FENCED else COUNT
             found = entries_of(await read(storage, ledger_id, 0, count - 1))
-            assert found == {each: payload_of(ledger_id, each, 90) for each in range(count)}
+            assert found == {number: payload_of(ledger_id, number, 90) for number in range(count)}
             negative = (await read(storage, ledger_id, count, count)).status
             expected = Status.UNKNOWN if ledger_id in ledgers else Status.NO_SUCH_ENTRY
             assert negative is expected
@@ -212,7 +212,7 @@ def test_states_that_cannot_be_accounted_for_are_refused_without_consent(
         assert (await read(storage, 1, 2 * COUNT, 2 * COUNT)).status is Status.UNKNOWN
         assert (await read(storage, 99, 0, 0)).status is Status.UNKNOWN
         assert entries_of(await read(storage, 2, 0, 2)) == {
-            each: payload_of(2, each, 90) for each in range(3)
+            number: payload_of(2, number, 90) for number in range(3)
         }
         if harm in (lose_meta, damage_fence):
             assert await add(storage, make_run(DELETED, COUNT, 1)) is Status.DELETED
@@ -223,7 +223,7 @@ def test_states_that_cannot_be_accounted_for_are_refused_without_consent(
 async def test_states_that_a_damaged_branch_page_hides_are_copied(tmp_path: Path) -> None:
     disk = RealDisk(tmp_path)
     storage = await BookieStorage.open(disk, StorageConfig(), rng=random.Random(1))
-    adds = [add(storage, make_run(each, 0, 2)) for each in range(200)]
+    adds = [add(storage, make_run(number, 0, 2)) for number in range(200)]
     assert set(await asyncio.gather(*adds)) == {Status.OK}
     await storage.checkpoint()
     await storage.close()
@@ -243,7 +243,7 @@ async def test_states_that_a_damaged_branch_page_hides_are_copied(tmp_path: Path
 
 async def test_an_index_that_lacks_pages_is_named_and_replaced_with_consent(tmp_path: Path) -> None:
     storage = await BookieStorage.open(RealDisk(tmp_path), StorageConfig(), rng=random.Random(1))
-    adds = [add(storage, make_run(each, 0, 2)) for each in range(400)]
+    adds = [add(storage, make_run(number, 0, 2)) for number in range(400)]
     assert set(await asyncio.gather(*adds)) == {Status.OK}
     await storage.close()
     data = tmp_path / INDEX_NAME / DATA_NAME
@@ -253,7 +253,7 @@ async def test_an_index_that_lacks_pages_is_named_and_replaced_with_consent(tmp_
         await BookieStorage.open(disk, StorageConfig(), rng=random.Random(1))
     await disk.close()
     report = await check_directory(tmp_path)
-    assert [each for each in report.findings if "a page in use ends at" in each]
+    assert [finding for finding in report.findings if "a page in use ends at" in finding]
     disk = RealDisk(tmp_path)
     await disk.lock()
     with pytest.raises(IndexUnprovenError, match="a page in use ends at"):

@@ -38,7 +38,7 @@ async def dump(
     file = await StartFiles(disk).open(name)
     number = int(name.removeprefix("log/")[:8], 16)
     found = dump_records(file, number, first_offset=first_offset, ledger_id=ledger_id)
-    return [each async for each in found]
+    return [record async for record in found]
 
 
 def flip(bench: Bench, payload: bytes) -> tuple[str, int]:
@@ -56,17 +56,27 @@ def test_sound_segments_are_reported_with_what_they_hold() -> None:
         await fill(bench)
         reports = await report(bench)
         assert len(reports) > 2
-        assert [each.number for each in reports] == list(range(1, len(reports) + 1))
-        assert sum(each.entry_count for each in reports) == 120
-        assert all(each.has_footer and each.ledger_count == 2 for each in reports[:-1])
-        assert all(each.damaged_bytes == each.tail_bytes == 0 for each in reports)
+        assert [segment_report.number for segment_report in reports] == list(
+            range(1, len(reports) + 1)
+        )
+        assert sum(segment_report.entry_count for segment_report in reports) == 120
+        assert all(
+            segment_report.has_footer and segment_report.ledger_count == 2
+            for segment_report in reports[:-1]
+        )
+        assert all(
+            segment_report.damaged_bytes == segment_report.tail_bytes == 0
+            for segment_report in reports
+        )
         adds = [
             record
-            for each in reports
-            for record in await dump(bench, each.name)
+            for segment_report in reports
+            for record in await dump(bench, segment_report.name)
             if record.kind == "adds"
         ]
-        assert sum(each.live_bytes or 0 for each in reports) == sum(each.size for each in adds)
+        assert sum(segment_report.live_bytes or 0 for segment_report in reports) == sum(
+            record.size for record in adds
+        )
         assert reports[1].first_lsn == records.lsn_of(2, 0)
 
     simulate(main)
@@ -75,10 +85,10 @@ def test_sound_segments_are_reported_with_what_they_hold() -> None:
 def test_bytes_that_the_disk_cannot_read_are_reported_with_their_place() -> None:
     async def main(bench: Bench) -> None:
         await fill(bench)
-        last = max(each for each in bench.platter.names if each.startswith("log/"))
+        last = max(name for name in bench.platter.names if name.startswith("log/"))
         bench.platter.names[last].unreadable.append((0, 512))
         assert (await report(bench))[-1].entry_count < 4
-        kinds = [each.kind for each in await dump(bench, last)]
+        kinds = [record.kind for record in await dump(bench, last)]
         assert kinds == [DAMAGE]
         found = LogReport()
         await _check_log(CrashableDisk(bench.platter, bench.rng, bench.faults), found)
@@ -95,7 +105,7 @@ def test_damage_is_distinguished_from_a_torn_tail() -> None:
         name, _ = flip(bench, payload_of(5, 0, 60))
         last = max(each for each in bench.platter.names if each.startswith("log/"))
         bench.platter.names[last].current.extend(b"torn" * 10)
-        reports = {each.name: each for each in await report(bench)}
+        reports = {segment_report.name: segment_report for segment_report in await report(bench)}
         assert reports[name].damaged_bytes > 120
         assert (reports[last].damaged_bytes, reports[last].tail_bytes) == (0, 40)
         assert not reports[last].has_footer
@@ -108,26 +118,26 @@ def test_a_dump_follows_damage_as_replay_does() -> None:
         await fill(bench)
         name = "log/00000001.log"
         sound = await dump(bench, name)
-        assert [each.kind for each in sound[:2]] == ["head", "master_key"]
+        assert [record.kind for record in sound[:2]] == ["head", "master_key"]
         assert sound[-1].kind == "footer"
-        assert sound[-1].run_count == sum(each.kind == "adds" for each in sound)
-        assert [each.offset for each in sound[1:]] == [
-            each.offset + each.size for each in sound[:-1]
+        assert sound[-1].run_count == sum(record.kind == "adds" for record in sound)
+        assert [record.offset for record in sound[1:]] == [
+            record.offset + record.size for record in sound[:-1]
         ]
-        adds = [each for each in sound if each.kind == "adds"]
+        adds = [record for record in sound if record.kind == "adds"]
         assert (adds[0].ledger_id, adds[0].first_entry_id, adds[0].last_entry_id) == (5, 0, 1)
         flipped, at = flip(bench, payload_of(5, 2, 60))
         assert flipped == name
         hurt = await dump(bench, name)
-        (damage,) = [each for each in hurt if each.kind == DAMAGE]
+        (damage,) = [record for record in hurt if record.kind == DAMAGE]
         assert damage.offset < at < damage.offset + damage.size
         assert (damage.crc, damage.damaged_kind) == ("damaged", "adds")
-        assert [each for each in hurt if each.kind != DAMAGE] == [
-            each for each in sound if each.offset != damage.offset
+        assert [record for record in hurt if record.kind != DAMAGE] == [
+            record for record in sound if record.offset != damage.offset
         ]
         of_six = await dump(bench, name, first_offset=adds[3].offset, ledger_id=6)
-        assert [each.kind for each in of_six if each.kind == DAMAGE] == []
+        assert [record.kind for record in of_six if record.kind == DAMAGE] == []
         assert of_six[0].first_entry_id == adds[3].first_entry_id
-        assert {each.ledger_id for each in of_six} == {6}
+        assert {record.ledger_id for record in of_six} == {6}
 
     simulate(main)

@@ -48,7 +48,7 @@ def test_each_route_is_listed() -> None:
         "broker": BrokerAdmin(PARTS, PARTS, PARTS),
     }
     for kind, admin in admins.items():
-        routes = [(each.method, each.path) for each in admin.routes()]
+        routes = [(route.method, route.path) for route in admin.routes()]
         reading = {path for method, path in routes if method == "GET"}
         changing = {path for method, path in routes if method == "POST"}
         assert reading == READING[kind]
@@ -59,9 +59,9 @@ def test_each_route_is_listed() -> None:
 def test_a_gateway_has_no_routes_of_its_own() -> None:
     tree = ast.parse(inspect.getsource(gateway_process))
     (content,) = (
-        each
-        for each in ast.walk(tree)
-        if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "AdminContent"
+        t
+        for t in ast.walk(tree)
+        if isinstance(t, ast.Call) and getattr(t.func, "id", "") == "AdminContent"
     )
     assert ast.unparse(content.args[3]) == "()"
 
@@ -80,8 +80,8 @@ async def test_each_admin_port_has_health_and_metrics() -> None:
     try:
         runner = server._runner
         assert runner is not None
-        routes = [(each.method, each.resource) for each in runner.app.router.routes()]
-        assert {each.canonical for _, each in routes if each is not None} == EVERYWHERE
+        routes = [(route.method, route.resource) for route in runner.app.router.routes()]
+        assert {resource.canonical for _, resource in routes if resource is not None} == EVERYWHERE
         assert {method for method, _ in routes} == {"GET", "HEAD"}
         assert HEALTH_ROUTES == ("/livez", "/readyz")
     finally:

@@ -58,8 +58,8 @@ def test_a_short_in_sync_fragment_lacks_copies_only_if_it_has_entries() -> None:
     ledger = replace(LEDGER, quorum=quorum, fragments=fragments)
     longer = replace(ledger, state=LedgerState.CLOSED, last_entry_id=EntryId(10), length=9)
     everywhere = [A, B, C]
-    for each in (ledger, longer):
-        (short,) = ledger_findings(each, everywhere)
+    for metadata in (ledger, longer):
+        (short,) = ledger_findings(metadata, everywhere)
         assert short.what == "entries lack copies: 2 of 3 exist from entry 10 on"
     assert ledger_findings(replace(longer, last_entry_id=EntryId(9)), everywhere) == []
 
@@ -117,14 +117,19 @@ def test_a_record_that_names_unknown_bookies_is_found() -> None:
 
 def test_a_fragment_after_the_end_is_found() -> None:
     closed = replace(LEDGER, state=LedgerState.CLOSED, last_entry_id=EntryId(8), length=9)
-    assert ["it ends at 8" in each.what for each in record_findings(closed, [A, B, C, D])] == [True]
+    assert [
+        "it ends at 8" in finding.what for finding in record_findings(closed, [A, B, C, D])
+    ] == [True]
 
 
 def test_a_bookies_registered_reasons_become_findings() -> None:
     well = BookieRegistration(A, "host", 1)
     assert bookie_findings(well) == []
     full = replace(well, writable=False, features=("condition:disk-full", "condition:limbo", "x"))
-    assert [(each.where, each.advice.split()[0]) for each in bookie_findings(full)] == [
+    assert [
+        (bookie_finding.where, bookie_finding.advice.split()[0])
+        for bookie_finding in bookie_findings(full)
+    ] == [
         ("bookie a", "delete"),
         ("bookie a", "keep"),
     ]
@@ -140,7 +145,7 @@ def test_a_bookies_registered_reasons_become_findings() -> None:
 def test_a_bookie_that_drains_takes_no_new_entries_as_planned(state: Lifecycle) -> None:
     bookie = BookieRegistration(A, "host", 1, writable=False, features=(f"condition:{state}",))
     assert bookie_findings(bookie, state) == []
-    assert [each.what for each in bookie_findings(bookie)] == ["takes no new entries"]
+    assert [finding.what for finding in bookie_findings(bookie)] == ["takes no new entries"]
     full = replace(bookie, features=("condition:disk-full",))
     assert len(bookie_findings(full, state)) == 1
 
@@ -152,7 +157,9 @@ def test_bookies_that_drain_are_warnings() -> None:
         C: BookieLifecycle(Lifecycle.LOST),
         D: BookieLifecycle(Lifecycle.REMOVED),
     }
-    assert [(each.where, each.what, each.advice) for each in planned_warnings(states)] == [
+    assert [
+        (warning.where, warning.what, warning.advice) for warning in planned_warnings(states)
+    ] == [
         ("bookie a", "is draining: old machine", "wait: quire repair status shows what is left"),
         ("bookie b", "is drained", "quire bookie remove b"),
     ]
@@ -161,7 +168,7 @@ def test_bookies_that_drain_are_warnings() -> None:
 def test_a_bookie_in_limbo_is_a_problem_until_it_is_drained() -> None:
     features = ("condition:limbo", "condition:fences-lost", "condition:draining")
     bookie = BookieRegistration(A, "host", 1, writable=False, features=features)
-    assert [each.what[:14] for each in bookie_findings(bookie)] == [
+    assert [bookie_finding.what[:14] for bookie_finding in bookie_findings(bookie)] == [
         "answers UNKNOW",
         "accepts no new",
     ]
@@ -187,7 +194,7 @@ def test_a_bookie_in_limbo_is_a_problem_until_it_is_drained() -> None:
 def test_a_bookie_that_is_lost_is_a_problem_until_nothing_is_on_it() -> None:
     states = {B: BookieLifecycle(Lifecycle.LOST), C: BookieLifecycle(Lifecycle.REMOVED)}
     problems, warnings = down_findings([A, B, C], [A], {B: sample(4), C: sample(1)}, states)
-    assert [(each.what, each.advice) for each in problems] == [
+    assert [(problem.what, problem.advice) for problem in problems] == [
         (
             "is lost; 4 ledgers have entries on it (for example 0, 1, 2)",
             f"{START}; if its disk is gone, {WAIT}",
@@ -200,7 +207,7 @@ def test_a_bookie_that_is_lost_is_a_problem_until_nothing_is_on_it() -> None:
     assert warnings == []
     problems, warnings = down_findings([A, B, C], [A], {}, states)
     assert problems == []
-    assert [(each.what, each.advice) for each in warnings] == [
+    assert [(warning.what, warning.advice) for warning in warnings] == [
         (
             "is lost, and no ledger has entries on it",
             "start it: quire bookie run --data-dir DIR, or quire bookie remove b: no data depends "
@@ -212,17 +219,17 @@ def test_a_bookie_that_is_lost_is_a_problem_until_nothing_is_on_it() -> None:
 def test_a_bookie_that_is_down_is_a_problem_only_if_ledgers_have_entries_on_it() -> None:
     known, up = [A, B, C], [A]
     problems, warnings = down_findings(known, up, {B: sample(2), D: sample(1)})
-    assert [(each.where, each.what) for each in problems] == [
+    assert [(problem.where, problem.what) for problem in problems] == [
         ("bookie b", "is not up; 2 ledgers have entries on it (0, 1)"),
         ("bookie d", "has no cookie; ledger 0 has entries on it"),
     ]
-    assert [(each.where, each.what) for each in warnings] == [
+    assert [(warning.where, warning.what) for warning in warnings] == [
         ("bookie c", "is not up, and no ledger has entries on it")
     ]
     problems, _ = down_findings(known, up, {B: sample(2)}, is_repaired=False)
     assert problems[0].advice == f"{START}; if its disk is gone, {START_REPAIR}"
     problems, warnings = down_findings(known, up, None)
-    assert [each.what for each in problems] == ["is not up", "is not up"]
+    assert [problem.what for problem in problems] == ["is not up", "is not up"]
     assert warnings == []
 
 

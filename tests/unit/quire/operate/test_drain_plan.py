@@ -17,10 +17,10 @@ STRIPED = QuorumSpec(4, 2, 2, stripe_entries=1)
 
 def registered(names: str, capacity_bytes: int = 0) -> dict[BookieId, BookieRegistration]:
     return {
-        each: BookieRegistration(
-            each, "host", 1, capacity_bytes=capacity_bytes, free_bytes=capacity_bytes
+        bookie: BookieRegistration(
+            bookie, "host", 1, capacity_bytes=capacity_bytes, free_bytes=capacity_bytes
         )
-        for each in bookies(names)
+        for bookie in bookies(names)
     }
 
 
@@ -40,7 +40,9 @@ def planned(
 def test_targets_are_other_bookies_that_may_store() -> None:
     up = registered("abcdefghij")
     up[BookieId("b")] = replace(up[BookieId("b")], writable=False)
-    others = [BookieLifecycle(each) for each in Lifecycle if each is not Lifecycle.ACTIVE]
+    others = [
+        BookieLifecycle(lifecycle) for lifecycle in Lifecycle if lifecycle is not Lifecycle.ACTIVE
+    ]
     states = dict(zip(bookies("cdefgj"), others, strict=True))
     states[BookieId("h")] = BookieLifecycle(Lifecycle.ACTIVE, 5, "undrain")
     assert drain_targets(bookies("ai"), up, states) == bookies("h")
@@ -112,12 +114,12 @@ def test_several_bookies_are_planned_together() -> None:
 def test_copies_are_spread_over_the_targets_that_may_have_them() -> None:
     plan = planned("bcdef", closed_ledger("abc", length=3_000), capacity_bytes=100_000)
     assert plan.loads() == [
-        TargetLoad(each, size, 100_000, passes_mark=False)
-        for each, size in zip(bookies("bcdef"), (0, 0, 1_000, 1_000, 1_000), strict=True)
+        TargetLoad(bookie, size, 100_000, passes_mark=False)
+        for bookie, size in zip(bookies("bcdef"), (0, 0, 1_000, 1_000, 1_000), strict=True)
     ]
 
 
 @pytest.mark.parametrize(("capacity_bytes", "passes_mark"), [(1_000, True), (1_100, False)])
 def test_a_disk_that_would_pass_its_mark_is_named(capacity_bytes: int, passes_mark: bool) -> None:
     plan = planned("bcd", closed_ledger("abc", length=1_000), capacity_bytes=capacity_bytes)
-    assert [each.passes_mark for each in plan.loads()] == [False, False, passes_mark]
+    assert [load.passes_mark for load in plan.loads()] == [False, False, passes_mark]

@@ -29,7 +29,7 @@ def test_one_ledger_keeps_its_details() -> None:
 
 
 def test_many_ledgers_make_one_finding_with_examples() -> None:
-    many = [found(each, NO_COPY, "ab"[each % 2]) for each in range(5_000)]
+    many = [found(number, NO_COPY, "ab"[number % 2]) for number in range(5_000)]
     assert findings(*many, found(9, SHORT), found(10, SHORT)) == [
         (
             "5000 ledgers",
@@ -50,14 +50,14 @@ def test_the_json_form_has_the_number_and_the_first_ids() -> None:
         "advice": "start it",
     }
     groups = LedgerGroups()
-    groups.add(found(each, SHORT) for each in range(5))
+    groups.add(found(number, SHORT) for number in range(5))
     (finding,) = groups.findings()
     row = finding.as_json()
     assert (row["ledger_count"], row["example_ledgers"]) == (5, [0, 1, 2])
 
 
 def test_few_names_are_shown() -> None:
-    bookies = [BookieId(f"b{each}") for each in range(NAMES_SHOWN_MAX + 2)]
+    bookies = [BookieId(f"b{number}") for number in range(NAMES_SHOWN_MAX + 2)]
     assert names(bookies[:2]) == "b0, b1"
     assert names(bookies).endswith("b9 and 2 more")
 
@@ -69,7 +69,7 @@ def test_advice_is_given_once() -> None:
         Finding("d", "left", ""),
         Finding("e", "left", ""),
     ]
-    assert [(each.where, each.advice) for each in by_advice(rows)] == [
+    assert [(finding.where, finding.advice) for finding in by_advice(rows)] == [
         ("a", "start it"),
         ("c", "as above"),
         ("b", "make room"),

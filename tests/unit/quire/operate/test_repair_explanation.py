@@ -205,7 +205,7 @@ def test_a_fragment_without_any_copy_says_so() -> None:
     assert row["class"] == int(RepairClass.LAST_COPY), "the second fragment can be repaired"
     fragments = row["fragments"]
     assert isinstance(fragments, list)
-    assert [each["lacks"] for each in fragments] == [
+    assert [fragment["lacks"] for fragment in fragments] == [
         [NO_COPY],
         ["a copy in place of that of c, which is gone"],
     ]
@@ -214,7 +214,7 @@ def test_a_fragment_without_any_copy_says_so() -> None:
 def fates(explanation: Explanation) -> list[tuple[str, int, int, str]]:
     rows = explanation.as_json()["damaged"]
     assert isinstance(rows, list)
-    return [tuple(each.values()) for each in rows]
+    return [tuple(row.values()) for row in rows]
 
 
 def test_damaged_entries_are_shown_with_what_happens_to_them() -> None:
@@ -228,7 +228,10 @@ def test_damaged_entries_are_shown_with_what_happens_to_them() -> None:
     ]
     fragments = explanation.as_json()["fragments"]
     assert isinstance(fragments, list)
-    assert [each["lacks"] for each in fragments] == [["a good copy of entries 8 to 9 on b"], []]
+    assert [fragment["lacks"] for fragment in fragments] == [
+        ["a good copy of entries 8 to 9 on b"],
+        [],
+    ]
     with_job = replace(explanation, job=JOB, published=(NAME,))
     assert ("b", 8, 9, "by the ledger's job") in fates(with_job)
 
@@ -258,7 +261,7 @@ def test_an_in_sync_fragment_may_lack_a_member() -> None:
     explanation = explained(closed_ledger("bc", quorum=IN_SYNC))
     fragments = explanation.as_json()["fragments"]
     assert isinstance(fragments, list)
-    assert [each["lacks"] for each in fragments] == [["one more member"]]
+    assert [fragment["lacks"] for fragment in fragments] == [["one more member"]]
     assert explanation.sentence.startswith("The auditor has not published")
 
 
@@ -289,11 +292,11 @@ def test_each_damaged_entry_is_in_one_part(ledger: LedgerMetadata, first: int, c
     parts = damaged_parts(ledger, {A: reported})
     entries = [
         entry_id
-        for each in parts
-        for entry_id in range(each.entries.first_entry_id, each.entries.last_entry_id + 1)
+        for part in parts
+        for entry_id in range(part.entries.first_entry_id, part.entries.last_entry_id + 1)
     ]
     assert entries == list(range(first, first + count + 1))
-    repairable = [each.entries for each in parts if each.why_not is None]
+    repairable = [part.entries for part in parts if part.why_not is None]
     assert repairable == bad_entries(ledger, A, reported.bad)
 
 
@@ -302,7 +305,7 @@ def test_entries_after_the_end_need_no_copy() -> None:
     end = ledger.last_entry_id
     assert end is not None
     found = damaged_parts(ledger, {A: record((end, end + 5))})
-    assert [(each.entries.first_entry_id, each.why_not) for each in found] == [
+    assert [(part.entries.first_entry_id, part.why_not) for part in found] == [
         (end, None),
         (end + 1, Unrepaired.AFTER_THE_END),
     ]

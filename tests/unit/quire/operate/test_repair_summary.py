@@ -52,7 +52,7 @@ LOST_STATE = BookieLifecycle(Lifecycle.LOST)
 OPEN_JOBS = tuple(JobName(2, 0, LedgerId(each)) for each in (1, 2))
 """Jobs of ledgers that need something only in their open fragments: no total counts them."""
 ONLY_BLOCKED = replace(DONE, eta_s=0, blocked=(BlockedTotal("its writer lives", 2),))
-MANY_REASONS = tuple(BlockedTotal(f"reason {each}", 1) for each in range(BLOCKED_REASONS_MAX))
+MANY_REASONS = tuple(BlockedTotal(f"reason {number}", 1) for number in range(BLOCKED_REASONS_MAX))
 CLAIM = Claim(LedgerId(1), "b", NOW_MS - 10_000, 1024, 2048, "c")
 PAUSED = replace(DEFAULTS, paused_until_ms=NOW_MS + 29 * 60_000)
 
@@ -257,7 +257,7 @@ def test_a_pause_that_ended_and_no_ceiling_are_not_shown() -> None:
 
 
 def test_every_class_has_a_text() -> None:
-    texts = [urgency_text(each) for each in RepairClass]
+    texts = [urgency_text(repair_class) for repair_class in RepairClass]
     assert len(set(texts)) == len(texts)
     assert urgency_text(8) == "class 8"
 

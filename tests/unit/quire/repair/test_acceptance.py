@@ -70,7 +70,7 @@ def test_entries_whose_bookies_are_all_lost_are_accepted() -> None:
         ledger, report = await world.acceptance().accept(LedgerId(7))
         assert report.lost == ((0, 9),)
         assert ledger == await world.stored()
-        assert [each.accepted_ms for each in ledger.lost] == [NOW_MS]
+        assert [lost_range.accepted_ms for lost_range in ledger.lost] == [NOW_MS]
         assert (ledger.last_entry_id, ledger.length) == (before.last_entry_id, before.length)
         assert not any(bookie.reads for bookie in world.bookies.bookies.values())
 
@@ -190,7 +190,7 @@ def test_a_damaged_entry_is_lost_only_after_several_reads() -> None:
         world.bookies["c"].damaged = {4}
         _, report = await world.acceptance().accept(LedgerId(7))
         assert report.lost == ((4, 4),)
-        asked = [each.first_entry_id for each in world.bookies["c"].reads]
+        asked = [read.first_entry_id for read in world.bookies["c"].reads]
         assert asked.count(EntryId(4)) >= DAMAGED_READS_MAX
 
     play(story)
@@ -204,8 +204,8 @@ def test_many_damaged_entries_are_read_again_after_the_same_pauses() -> None:
         began_s = loop.time()
         _, report = await world.acceptance().accept(LedgerId(7))
         assert report.lost == ((0, 9),)
-        asked = [each.first_entry_id for each in world.bookies["c"].reads]
-        assert [asked.count(EntryId(each)) for each in range(10)] == [DAMAGED_READS_MAX] * 10
+        asked = [read.first_entry_id for read in world.bookies["c"].reads]
+        assert [asked.count(EntryId(number)) for number in range(10)] == [DAMAGED_READS_MAX] * 10
         assert loop.time() - began_s < DAMAGED_READS_MAX * DAMAGED_PAUSE_S
 
     play(story)
@@ -337,7 +337,7 @@ def test_a_repair_that_swaps_during_the_search_begins_it_again() -> None:
 
         on_read(world, "c", swap)
         ledger, report = await world.acceptance().accept(LedgerId(7))
-        assert [each.bookie_id for each in report.answers] == ["d", "b", "c"]
+        assert [answer.bookie_id for answer in report.answers] == ["d", "b", "c"]
         assert ledger.fragments[0].ensemble[0] == "d", "the swap is kept"
         assert await world.lost() == [(4, 9)]
 
@@ -375,7 +375,7 @@ def test_it_stops_after_several_conflicts(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_too_many_ranges_are_refused() -> None:
-    many = [(2 * each, 2 * each) for each in range(LOST_RANGES_MAX)]
+    many = [(2 * number, 2 * number) for number in range(LOST_RANGES_MAX)]
     ledger = replace(closed_ledger("abc"), last_entry_id=EntryId(3 * LOST_RANGES_MAX))
 
     async def story(world: World) -> None:

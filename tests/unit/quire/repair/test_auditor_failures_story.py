@@ -40,7 +40,7 @@ def test_ledgers_that_are_set_aside_come_back_although_a_write_fails(
         end(world, one, two)
 
         def states() -> list[JobState]:
-            return [each.state for each in world.jobs.published()]
+            return [job.state for job in world.jobs.published()]
 
         for _ in range(200):
             await world.wait(lambda: False, 1.0)

@@ -19,8 +19,8 @@ A, B = bookies("ab")
 def found(ledger: LedgerMetadata, *reported: tuple[int, int, int]) -> list[tuple[int, int]]:
     ranges = [BadRange(LedgerId(i), EntryId(first), EntryId(last)) for i, first, last in reported]
     bad = bad_entries(ledger, A, ranges)
-    assert all(each.bookie_id == A for each in bad)
-    return [(each.first_entry_id, each.last_entry_id) for each in bad]
+    assert all(entries.bookie_id == A for entries in bad)
+    return [(entries.first_entry_id, entries.last_entry_id) for entries in bad]
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ RANGES = st.lists(st.integers(0, 30), unique=True).map(lambda ids: merged((n, n)
 
 
 async def pages(ranges: list[Range]) -> AsyncIterator[Range]:
-    for each in ranges:
-        yield each
+    for range_ in ranges:
+        yield range_
 
 
 @given(wanted=RANGES, held=RANGES)

@@ -29,7 +29,7 @@ async def all_are_blocked(world: World) -> None:
 
     def is_so() -> bool:
         found = world.jobs.published()
-        return bool(found) and all(each.state is JobState.BLOCKED for each in found)
+        return bool(found) and all(job.state is JobState.BLOCKED for job in found)
 
     assert await world.wait(is_so)
 

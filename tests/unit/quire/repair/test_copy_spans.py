@@ -16,7 +16,7 @@ def test_each_copy_is_a_span() -> None:
         await world.wait_for_state(lost, Lifecycle.LOST)
         assert await world.wait(lambda: lost not in world.ledger(ledger_id).fragments[0].ensemble)
         ensemble = world.ledger(ledger_id).fragments[0].ensemble
-        (target,) = [each for each in ensemble if each != stayed]
+        (target,) = [bookie for bookie in ensemble if bookie != stayed]
         copies = [attributes for name, _, attributes, _, _ in kept.ended if name == "repair.copy"]
         assert copies == [{LEDGER: ledger_id, FIRST_ENTRY: 0, BOOKIE: target}]
 

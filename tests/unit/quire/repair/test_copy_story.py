@@ -183,7 +183,7 @@ def test_when_the_source_returns_only_copies_under_way_are_finished() -> None:
         assert await world.wait(lambda: not any(world.ledger(each).names(gone) for each in begun))
         await wait_without_jobs(world)
         await asyncio.sleep(60)
-        assert [world.ledger(each) for each in others] == [before[each] for each in others]
+        assert [world.ledger(other) for other in others] == [before[other] for other in others]
         for each in ids:
             check_whole(world, each)
         await world.read(ids)
@@ -239,11 +239,11 @@ async def abandon_with_two_fragments(world: World) -> tuple[int, str]:
 
     async def write(_: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
         writer = await client.create_ledger(THREE)
-        await writer.append_many([b"%d of 0" % each for each in range(10)])
+        await writer.append_many([b"%d of 0" % number for number in range(10)])
         await writer.wait_fully_replicated(9)
         ids.append(writer.id)
         await has_lost.wait()
-        await writer.append_many([b"%d of 0" % each for each in range(10, 20)])
+        await writer.append_many([b"%d of 0" % number for number in range(10, 20)])
         await writer.wait_fully_replicated(19)
         has_written.set()
         await asyncio.Event().wait()

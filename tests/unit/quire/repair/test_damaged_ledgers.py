@@ -48,8 +48,8 @@ async def test_only_what_needs_a_repair_is_returned(ledgers: CountingStore) -> N
         open_ledger("abc", ledger_id=3),
         closed_ledger("bcd", ledger_id=4),
     ]
-    for each in made:
-        await ledgers.create(each)
+    for metadata in made:
+        await ledgers.create(metadata)
     index = LedgerIndex()
     damaged = DamagedLedgers(ledgers, LedgerReads(ledgers, index).put)
     reports: Reports = {

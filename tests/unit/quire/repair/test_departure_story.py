@@ -120,7 +120,7 @@ def test_bookies_that_return_in_time_start_no_repair_although_several_were_away(
 def test_several_bookies_that_are_lost_at_once_are_replaced() -> None:
     async def story(world: World) -> None:
         ids = await world.write(15)
-        gone = [str(each.bookie_id) for each in world.cluster.bookies[:2]]
+        gone = [str(bookie.bookie_id) for bookie in world.cluster.bookies[:2]]
         end(world, *gone)
         await wait_until_whole(world, ids, *gone)
         assert [await world.state_of(each) for each in gone] == [Lifecycle.LOST] * 2
@@ -133,7 +133,7 @@ def test_bookies_that_are_lost_one_after_the_other_are_replaced() -> None:
 
     async def story(world: World) -> None:
         ids = await world.write(15)
-        first, second = (str(each.bookie_id) for each in world.cluster.bookies[:2])
+        first, second = (str(bookie.bookie_id) for bookie in world.cluster.bookies[:2])
         end(world, first)
         await asyncio.sleep(0.5 * LOST_AFTER_S)
         end(world, second)
@@ -218,8 +218,8 @@ def test_a_ledger_without_a_copy_is_repaired_when_a_bookie_returns() -> None:
         (ledger_id,) = await world.write(1)
         gone = world.ledger(ledger_id).fragments[0].ensemble
         end(world, *gone)
-        for each in gone:
-            await world.wait_for_state(each, Lifecycle.LOST)
+        for bookie in gone:
+            await world.wait_for_state(bookie, Lifecycle.LOST)
         jobs = JobStore(world.store, world.rng)
         async with asyncio.timeout(LONG_S):
             while {n.urgency for n in await jobs.published()} != {RepairClass.LOST}:  # noqa: ASYNC110
@@ -238,9 +238,9 @@ async def left_of(world: World) -> Left:
     assert status is not None
     return Left(
         is_noticed=True,
-        ledgers=sum(each.ledgers for each in status.totals),
+        ledgers=sum(total.ledgers for total in status.totals),
         bytes_left=status.bytes_left,
-        blocked=sum(each.ledgers for each in status.blocked),
+        blocked=sum(total.ledgers for total in status.blocked),
     )
 
 

@@ -25,8 +25,10 @@ def look(
     stopped: str = "",
 ) -> DeparturesSeen:
     up = {
-        each: BookieRegistration(each, "host", 1, features=(LIMBO_FEATURE,) * (each in in_limbo))
-        for each in bookies(registered)
+        bookie: BookieRegistration(
+            bookie, "host", 1, features=(LIMBO_FEATURE,) * (bookie in in_limbo)
+        )
+        for bookie in bookies(registered)
     }
     return departures.look(KNOWN, up, states or {}, bookies(stopped), DELAYS, now_s)
 
@@ -41,7 +43,7 @@ def test_a_missing_bookie_is_lost_after_the_delay() -> None:
     assert (seen.changes, seen.urgent, seen.due_s) == ((), (C,), 700.0)
     assert seen.standings.of(C) is Standing.GOOD
     seen = look(departures, 700.0, "ab")
-    assert [(each.bookie_id, each.to) for each in seen.changes] == [(C, Lifecycle.LOST)]
+    assert [(change.bookie_id, change.to) for change in seen.changes] == [(C, Lifecycle.LOST)]
     assert seen.standings.of(C) is Standing.GONE
     assert departures.away(seen.standings) == {}
     assert seen.urgent == ()
@@ -64,7 +66,7 @@ def test_a_bookie_that_stopped_in_order_is_never_urgent() -> None:
     seen = look(departures, 60.0, "a", stopped="c")
     assert (seen.urgent, seen.due_s) == ((B,), 600.0)
     seen = look(departures, 600.0, "a", stopped="c")
-    assert [(each.bookie_id, each.to) for each in seen.changes] == [
+    assert [(change.bookie_id, change.to) for change in seen.changes] == [
         (B, Lifecycle.LOST),
         (C, Lifecycle.LOST),
     ]
@@ -136,5 +138,5 @@ def test_a_bookie_in_limbo_is_unproven_while_it_is_away_and_then_lost() -> None:
     assert (seen.changes, seen.urgent) == ((), (B,))
     assert seen.standings.of(B) is Standing.UNPROVEN
     seen = look(departures, 600.0, "ac", states)
-    assert [(each.bookie_id, each.to) for each in seen.changes] == [(B, Lifecycle.LOST)]
+    assert [(change.bookie_id, change.to) for change in seen.changes] == [(B, Lifecycle.LOST)]
     assert seen.standings.of(B) is Standing.GONE

@@ -40,16 +40,16 @@ async def wait_without_jobs(world: World) -> None:
 
 async def drain(world: World, *bookie_ids: str) -> None:
     """Drain bookies at once, until they are drained."""
-    for each in bookie_ids:
-        await world.change(each, Lifecycle.DRAINING)
-    for each in bookie_ids:
-        await world.wait_for_state(each, Lifecycle.DRAINED)
+    for bookie_id in bookie_ids:
+        await world.change(bookie_id, Lifecycle.DRAINING)
+    for bookie_id in bookie_ids:
+        await world.wait_for_state(bookie_id, Lifecycle.DRAINED)
 
 
 async def remove(world: World, *bookie_ids: str) -> None:
     """Remove drained bookies, and end them."""
-    for each in bookie_ids:
-        await world.change(each, Lifecycle.REMOVED)
+    for bookie_id in bookie_ids:
+        await world.change(bookie_id, Lifecycle.REMOVED)
     end(world, *bookie_ids)
 
 
@@ -75,7 +75,7 @@ def test_a_drain_that_is_cancelled_leaves_what_was_not_begun(bookies: int) -> No
         assert await world.wait(lambda: not any(world.ledger(each).names(drains) for each in begun))
         await wait_without_jobs(world)
         await asyncio.sleep(60)
-        assert [world.ledger(each) for each in others] == [before[each] for each in others]
+        assert [world.ledger(other) for other in others] == [before[other] for other in others]
         for each in ids:
             check_whole(world, each)
         assert await world.state_of(drains) is Lifecycle.ACTIVE
@@ -123,17 +123,17 @@ def test_a_drain_of_closed_empty_and_open_ledgers_with_several_fragments() -> No
         empty = await ledger_on(world, drained)
         await empty.aclose()
         writer = await ledger_on(world, drained)
-        await writer.append_many([b"%d of 0" % each for each in range(10)])
+        await writer.append_many([b"%d of 0" % number for number in range(10)])
         await writer.wait_fully_replicated(9)
         other = next(b for b in world.ledger(writer.id).last_fragment.ensemble if b != drained)
         end(world, other)
-        await writer.append_many([b"%d of 0" % each for each in range(10, 15)])
+        await writer.append_many([b"%d of 0" % number for number in range(10, 15)])
         assert await world.wait(lambda: len(world.ledger(writer.id).fragments) == 2)
         assert world.ledger(writer.id).names(drained)
         await drain(world, drained)
         assert not world.is_named(drained)
         assert world.ledger(writer.id).state is LedgerState.OPEN
-        await writer.append_many([b"%d of 0" % each for each in range(15, 20)])
+        await writer.append_many([b"%d of 0" % number for number in range(15, 20)])
         await writer.aclose()
         await world.change(drained, Lifecycle.REMOVED)
         await world.read([writer.id])
@@ -157,7 +157,7 @@ def test_a_reader_that_was_open_reads_after_the_drain_of_the_complete_ensemble(
             await drain(world, *drained)
             await remove(world, *drained)
             found = [entry.data async for batch in reader.read(0, 19) for entry in batch]
-            assert found == [b"%d of 0" % each for each in range(20)]
+            assert found == [b"%d of 0" % number for number in range(20)]
         check_whole(world, ledger_id)
 
     play(story, bookies=6)
@@ -176,7 +176,7 @@ def test_long_copies_of_a_drain_leave_room_for_a_loss(monkeypatch: pytest.Monkey
         on_progress: OnProgress,
     ) -> Outcome:
         standings, _ = await look()
-        if not any(standings.of(each) is Standing.GONE for each in lost):
+        if not any(standings.of(bookie) is Standing.GONE for bookie in lost):
             moved.append(ledger_id)
             await asyncio.Event().wait()
         return await repair(self, ledger_id, look, on_progress)

@@ -106,8 +106,8 @@ def test_an_entry_that_was_not_acknowledged_stays_outside_when_its_bookie_return
         assert await add_late(world, ledger, 0, lost) is Status.OK
         end(world, lost)
         assert await world.wait(lambda: is_closed_empty(world, ledger_id))
-        for each in others:
-            assert await add_late(world, ledger, 0, each) is Status.FENCED
+        for other in others:
+            assert await add_late(world, ledger, 0, other) is Status.FENCED
         start_again(world, lost)
         assert await world.wait(lambda: world.bookie(lost).is_registered)
         await asyncio.sleep(60)

@@ -21,8 +21,8 @@ NOTHING = standings()
 
 def index_of(*ledgers: LedgerMetadata) -> LedgerIndex:
     index = LedgerIndex()
-    for each in ledgers:
-        index.put(each)
+    for ledger in ledgers:
+        index.put(ledger)
     return index
 
 
@@ -97,18 +97,18 @@ def test_a_ledger_that_is_lost_in_part_is_repaired_and_counts_as_lost_too() -> N
     }
     damaged = {LedgerId(9): bookies("c")}
     plan = index.plan(standings(gone="ab"), (), 10, damaged)
-    assert [each.repair_class for each in plan.first] == [RepairClass.LAST_COPY] * 2
+    assert [ledger.repair_class for ledger in plan.first] == [RepairClass.LAST_COPY] * 2
 
 
 def test_absent_bookies_count_only_for_ledgers_with_one_copy_left() -> None:
     index = index_of(closed_ledger("abc", ledger_id=1), closed_ledger("ade", ledger_id=2))
     assert index.plan(NOTHING, bookies("a"), 10).first == ()
     plan = index.plan(NOTHING, bookies("ab"), 10)
-    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+    assert [(ledger.repair_class, ledger.ledger_id) for ledger in plan.first] == [
         (RepairClass.LAST_COPY, 1)
     ]
     plan = index.plan(standings(gone="a"), bookies("d"), 10)
-    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+    assert [(ledger.repair_class, ledger.ledger_id) for ledger in plan.first] == [
         (RepairClass.LAST_COPY, 2),
         (RepairClass.SHORT_OF_WRITE_QUORUM, 1),
     ]
@@ -128,16 +128,16 @@ def test_damaged_copies_do_not_count() -> None:
         LedgerId(9): bookies("a"),
     }
     plan = index.plan(NOTHING, (), 10, damaged)
-    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+    assert [(ledger.repair_class, ledger.ledger_id) for ledger in plan.first] == [
         (RepairClass.LAST_COPY, 2),
         (RepairClass.LAST_COPY, 3),  # the damaged entries may differ: a worker tries
         (RepairClass.SHORT_OF_WRITE_QUORUM, 1),
     ]
     assert plan.damaged == damaged
     plan = index.plan(standings(gone="bc"), (), 10, {LedgerId(1): bookies("a")})
-    assert [each.repair_class for each in plan.first] == [RepairClass.LAST_COPY] * 3
+    assert [ledger.repair_class for ledger in plan.first] == [RepairClass.LAST_COPY] * 3
     plan = index.plan(standings(gone="abc"), (), 10, {LedgerId(1): bookies("a")})
-    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+    assert [(ledger.repair_class, ledger.ledger_id) for ledger in plan.first] == [
         (RepairClass.SHORT_OF_WRITE_QUORUM, 4),
         *((RepairClass.LOST, each) for each in (1, 2, 3)),
     ]
@@ -152,7 +152,7 @@ def test_ledgers_that_are_set_aside_count_and_are_not_ranked() -> None:
     )
     aside = (LedgerId(1), LedgerId(3))
     plan = index.plan(standings(gone="a"), (), 10, set_aside=aside)
-    assert [each.ledger_id for each in plan.first] == [2]
+    assert [ledger.ledger_id for ledger in plan.first] == [2]
     assert plan.open_ledgers == (LedgerId(4),)
     assert plan.totals[RepairClass.SHORT_OF_WRITE_QUORUM].ledgers == 2
 
@@ -162,7 +162,7 @@ def test_copies_with_missing_entries_do_not_count() -> None:
     a, b = bookies("ab")
     missing = {LedgerId(1): {a: ((0, 1),)}, LedgerId(2): {a: ((0, 1),)}}
     plan = index.plan(NOTHING, (), 10, {LedgerId(2): (b,)}, missing)
-    assert [(each.repair_class, each.ledger_id) for each in plan.first] == [
+    assert [(ledger.repair_class, ledger.ledger_id) for ledger in plan.first] == [
         (RepairClass.LAST_COPY, 2),
         (RepairClass.SHORT_OF_WRITE_QUORUM, 1),
     ]
@@ -198,7 +198,7 @@ def test_ledgers_with_an_affected_open_fragment_are_listed() -> None:
     index = index_of(open_ledger("abc", ledger_id=1), open_ledger("abd", "bcd", ledger_id=2))
     plan = index.plan(standings(gone="a"), (), 10)
     assert plan.open_ledgers == (LedgerId(1),)
-    assert [(each.ledger_id, each.byte_count) for each in plan.first] == [(2, 0)]
+    assert [(ledger.ledger_id, ledger.byte_count) for ledger in plan.first] == [(2, 0)]
     assert list(index.open_ledgers()) == [1, 2]
 
 
@@ -252,10 +252,11 @@ def test_incoming_and_given_up_bookies_are_named() -> None:
     marked = replace(ledger.fragments[0], incoming=bookies("x"))
     given_up = replace(ledger.fragments[0], first_entry_id=EntryId(10), ensemble=bookies("y"))
     index = index_of(replace(ledger, fragments=(marked,), given_up=(given_up,)))
-    assert [index.count_naming(each) for each in bookies("axyz")] == [1, 1, 1, 0]
-    assert [each.repair_class for each in index.plan(standings(draining="x"), (), 9).first] == [
-        RepairClass.DRAINING
-    ]
+    assert [index.count_naming(bookie) for bookie in bookies("axyz")] == [1, 1, 1, 0]
+    assert [
+        ranked_ledger.repair_class
+        for ranked_ledger in index.plan(standings(draining="x"), (), 9).first
+    ] == [RepairClass.DRAINING]
     assert index.plan(standings(draining="y"), (), 9).first == ()
 
 
@@ -265,7 +266,7 @@ def test_a_mark_on_a_bookie_that_drains_is_removed_unless_it_is_of_a_writer() ->
         marked = replace(ledger.fragments[0], incoming=bookies("x"))
         index = index_of(replace(ledger, fragments=(marked, *ledger.fragments[1:])))
         plan = index.plan(standings(draining="x"), (), 9)
-        assert [each.repair_class for each in plan.first] == expected
+        assert [ranked_ledger.repair_class for ranked_ledger in plan.first] == expected
 
 
 def test_the_end_of_an_open_ledger_is_as_urgent_with_a_mark() -> None:
@@ -290,7 +291,7 @@ def test_bookies_of_fragments_that_only_the_writer_copies_are_named() -> None:
     assert shape_of(ledger).others == bookies("abc")
     assert shape_of(closed_ledger("abc", "bcd")).others == (), "repair copies all of them"
     index = index_of(ledger)
-    assert [index.count_naming(each) for each in bookies("abde")] == [1, 1, 1, 0]
+    assert [index.count_naming(bookie) for bookie in bookies("abde")] == [1, 1, 1, 0]
     assert index.plan(standings(draining="a"), (), 9).open_ledgers == ()
 
 
@@ -299,7 +300,7 @@ def test_an_accepted_loss_is_a_change() -> None:
     ledger = closed_ledger("abc")
     index = index_of(ledger)
     lost = ledger.with_lost([(3, 3)], 5, UpdateToken(bytes(16)))
-    assert [index.put(each) for each in (ledger, lost, lost)] == [False, True, False]
+    assert [index.put(metadata) for metadata in (ledger, lost, lost)] == [False, True, False]
 
 
 def test_index_agrees_with_the_ledgers_one_by_one() -> None:
@@ -322,14 +323,14 @@ def test_index_agrees_with_the_ledgers_one_by_one() -> None:
     now = standings(gone="ab", draining="c")
     wanted = {
         ledger_id: found
-        for ledger_id, each in known.items()
-        if (found := class_of(holders_of(each), each.quorum, now)) is not None
+        for ledger_id, metadata in known.items()
+        if (found := class_of(holders_of(metadata), metadata.quorum, now)) is not None
     }
     ranked = index.plan(now, (), 1_000).first
-    assert {each.ledger_id: each.repair_class for each in ranked} == wanted
+    assert {ledger.ledger_id: ledger.repair_class for ledger in ranked} == wanted
     assert list(ranked) == sorted(ranked)
     assert len(index) == len(known)
-    naming = sum(each.names(BookieId("g")) for each in known.values())
+    naming = sum(metadata.names(BookieId("g")) for metadata in known.values())
     assert index.count_naming(BookieId("g")) == naming
 
 

@@ -63,20 +63,20 @@ async def test_shapes_that_no_ledger_has_are_dropped(
     """Each look of the auditor assesses every shape, and each of these ledgers has its own."""
     kept = closed_ledger("abc", "bcd", ledger_id=0)
     await ledgers.create(kept)
-    ensembles = ["".join(each) for each in combinations("abcdefgh", 3)]
+    ensembles = ["".join(combination) for combination in combinations("abcdefgh", 3)]
     for number, (first, second) in enumerate(combinations(ensembles[:20], 2), start=1):
         await ledgers.create(closed_ledger(first, second, ledger_id=number))
         await reading.catch_up()
         await ledgers.delete(LedgerId(number))
     assert index.shape_count > 100
-    places = {each: Place("a rack", each) for each in bookies("abcd")}
+    places = {bookie: Place("a rack", bookie) for bookie in bookies("abcd")}
     places[BookieId("e")] = Place("another rack", "e")
     better = Places(places, bookies("e"))
     before = index.plan(standings(), (), 10, places=better)
     await reading.read_all()
     assert (len(index), index.shape_count) == (1, 1)
     assert index.plan(standings(), (), 10, places=better) == before
-    assert [each.repair_class for each in before.first] == [RepairClass.MISPLACED]
+    assert [ledger.repair_class for ledger in before.first] == [RepairClass.MISPLACED]
     assert not index.put(kept), "it is known with its shape"
 
 
@@ -138,8 +138,8 @@ async def test_more_ledgers_than_one_group(
     ledgers: CountingStore, index: LedgerIndex, reading: LedgerReads
 ) -> None:
     count = 2 * CALLS_AT_ONCE + 3
-    for each in range(1, count + 1):
-        await ledgers.create(closed_ledger("abc", ledger_id=2 * each))
+    for number in range(1, count + 1):
+        await ledgers.create(closed_ledger("abc", ledger_id=2 * number))
     await reading.read_all()
     for each in (1, 2 * CALLS_AT_ONCE + 1, 2 * count + 1):
         await ledgers.create(closed_ledger("abc", ledger_id=each))

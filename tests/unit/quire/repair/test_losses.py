@@ -59,7 +59,7 @@ def test_a_bookie_that_does_not_answer_is_unknown_unless_it_is_given_up() -> Non
     assert judge_losses(LEDGER, answers, bookies("ac")).unknown == ((0, 9),)
     report = judge_losses(LEDGER, answers, bookies("b"))
     assert (report.lost, report.unknown) == (((0, 9),), ())
-    assert [report.standing_of(each) for each in report.answers] == [
+    assert [report.standing_of(answer) for answer in report.answers] == [
         "is lost",
         "it did not answer in time",
         "returns them damaged",
@@ -89,11 +89,11 @@ def test_an_entry_is_lost_exactly_if_no_bookie_may_return_it(seed: int) -> None:
     answers = answers_of(ledger)
     may_return: set[int] = set()
     returns: set[int] = set()
-    for each in answers:
+    for answer in answers:
         if rng.random() < 0.4:
-            each.gone = "is lost"
+            answer.gone = "is lost"
             continue
-        for first, last in each.expected:
+        for first, last in answer.expected:
             for entry_id in range(first, last + 1):
                 kind = rng.choice(("readable", "missing", "damaged", "missing", "unknown"))
                 if kind in ("readable", "unknown"):
@@ -101,7 +101,7 @@ def test_an_entry_is_lost_exactly_if_no_bookie_may_return_it(seed: int) -> None:
                 if kind == "readable":
                     returns.add(entry_id)
                 if kind != "unknown":
-                    getattr(each, kind).append((entry_id, entry_id))
+                    getattr(answer, kind).append((entry_id, entry_id))
     report = judge_losses(ledger, answers)
     lost = {e for first, last in report.lost for e in range(first, last + 1)}
     unknown = {e for first, last in report.unknown for e in range(first, last + 1)}

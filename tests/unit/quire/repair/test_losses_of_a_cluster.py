@@ -34,25 +34,25 @@ def test_an_accepted_loss_ends_the_class_lost_and_names_no_lost_bookie() -> None
         (ledger_id,) = await world.write(1)
         before = world.ledger(ledger_id)
         gone = before.fragments[0].ensemble
-        for each in gone:
-            world.bookie(each).is_wanted = False
-            world.bookie(each).kill(power_off=True)
+        for bookie in gone:
+            world.bookie(bookie).is_wanted = False
+            world.bookie(bookie).kill(power_off=True)
         _, report = await (await acceptance(world, before)).accept(before.ledger_id)
         assert report.lost == (), "they are only away"
-        for each in gone:
-            await world.wait_for_state(each, Lifecycle.LOST)
+        for bookie in gone:
+            await world.wait_for_state(bookie, Lifecycle.LOST)
         jobs = JobStore(world.store, world.rng)
         async with asyncio.timeout(LONG_S):
             while True:
-                if any(each.urgency == RepairClass.LOST for each in await jobs.published()):
+                if any(job_name.urgency == RepairClass.LOST for job_name in await jobs.published()):
                     break
                 await asyncio.sleep(1)
         _, report = await (await acceptance(world, before)).accept(before.ledger_id)
         assert report.lost == ((0, 19),)
         assert await world.wait(lambda: not any(map(world.is_named, gone)), 700.0)
-        for each in gone:
-            await world.change(each, Lifecycle.DRAINED)
-            await world.change(each, Lifecycle.REMOVED)
+        for bookie in gone:
+            await world.change(bookie, Lifecycle.DRAINED)
+            await world.change(bookie, Lifecycle.REMOVED)
         ledger = world.ledger(ledger_id)
         assert (ledger.last_entry_id, ledger.length) == (before.last_entry_id, before.length)
         async with world.client.open_ledger(ledger_id) as reader:
@@ -72,27 +72,27 @@ def test_entries_that_are_left_get_their_copies_again() -> None:
         quorum = Quorum(ensemble=4, write=2, ack=2)
         async with world.client.create_ledger(quorum) as writer:
             for first in range(0, 5_000, 500):
-                await writer.append_many([b"%d" % (first + each) for each in range(500)])
+                await writer.append_many([b"%d" % (first + number) for number in range(500)])
         before = world.ledger(writer.id)
         a, b, *_ = before.fragments[0].ensemble
-        for each in (a, b):
-            world.bookie(each).is_wanted = False
-            world.bookie(each).kill(power_off=True)
-        for each in (a, b):
-            await world.wait_for_state(each, Lifecycle.LOST)
+        for bookie in (a, b):
+            world.bookie(bookie).is_wanted = False
+            world.bookie(bookie).kill(power_off=True)
+        for bookie in (a, b):
+            await world.wait_for_state(bookie, Lifecycle.LOST)
         _, report = await (await acceptance(world, before)).accept(before.ledger_id)
         assert report.lost == ((0, 1023), (4096, 4999)), "the write set of stripes 0 and 4 is a, b"
         assert await world.wait(lambda: not world.is_named(a) and not world.is_named(b), 700.0)
         async with world.client.open_ledger(writer.id) as reader:
             found = [e.data async for batch in reader.read(1024, 4095) for e in batch]
-            assert found == [b"%d" % each for each in range(1024, 4096)]
+            assert found == [b"%d" % number for number in range(1024, 4096)]
             with pytest.raises(EntryLostError):
                 await reader.read_entry(4999)
         ledger = world.ledger(writer.id)
         pool = (await world.client._session.services()).pool
         keys = LedgerKeys.of(ledger, b"")
         reports = await verify_replicas(pool, ledger, keys, 4999, lambda _: None)
-        assert all(each.is_well for each in reports)
+        assert all(replica_report.is_well for replica_report in reports)
 
     play(story, bookies=8)
 
@@ -104,7 +104,7 @@ def test_a_recovery_that_cannot_be_decided_ends_and_is_repaired() -> None:
 
         async def write(_: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
             writer = await client.create_ledger(THREE)
-            await writer.append_many([b"%d of 0" % each for each in range(20)])
+            await writer.append_many([b"%d of 0" % number for number in range(20)])
             ids.append(writer.id)
             await asyncio.Event().wait()
 
@@ -116,21 +116,21 @@ def test_a_recovery_that_cannot_be_decided_ends_and_is_repaired() -> None:
         other.kill(power_off=True)
         before = world.ledger(ids[0])
         gone = before.last_fragment.ensemble[:2]
-        for each in gone:
-            world.bookie(each).is_wanted = False
-            world.bookie(each).kill(power_off=True)
+        for bookie in gone:
+            world.bookie(bookie).is_wanted = False
+            world.bookie(bookie).kill(power_off=True)
         with pytest.raises(RecoveryUndecidedError):
             await world.client.recover_ledger(ids[0])
         end = await undecided_end(world, before)
         with pytest.raises(RecoveryUndecidedError):
             await end.close(before.ledger_id)
-        for each in gone:
-            await world.wait_for_state(each, Lifecycle.LOST)
+        for bookie in gone:
+            await world.wait_for_state(bookie, Lifecycle.LOST)
         closed, report = await end.close(before.ledger_id)
         assert report is not None
         assert list(report.gone) == list(gone)
         assert closed.last_entry_id == 19
-        assert [each.is_after_the_end for each in closed.lost] == [True]
+        assert [lost_range.is_after_the_end for lost_range in closed.lost] == [True]
         assert await world.wait(lambda: not any(map(world.is_named, gone)), 700.0)
         await world.read(ids)
         async with world.client.open_ledger(ids[0]) as reader:

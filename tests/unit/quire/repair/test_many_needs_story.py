@@ -53,7 +53,7 @@ async def write_two_fragments(world: World) -> tuple[int, str, str]:
         await writer.append(b"second")
     start_again(world, left)
     await world.wait(lambda: world.bookie(left).is_registered)
-    assert [each.first_entry_id for each in world.ledger(writer.id).fragments] == [0, 1]
+    assert [fragment.first_entry_id for fragment in world.ledger(writer.id).fragments] == [0, 1]
     return writer.id, left, stayed
 
 
@@ -80,10 +80,10 @@ def test_a_stripe_without_any_copy_keeps_no_other_position_back() -> None:
         end(world, first, second)
         await world.wait_for_state(first, Lifecycle.LOST)
         await world.wait_for_state(second, Lifecycle.LOST)
-        for each in drained:
-            await world.change(each, Lifecycle.DRAINING)
-        for each in drained:
-            await world.wait_for_state(each, Lifecycle.DRAINED)
+        for bookie in drained:
+            await world.change(bookie, Lifecycle.DRAINING)
+        for bookie in drained:
+            await world.wait_for_state(bookie, Lifecycle.DRAINED)
         ensemble = world.ledger(ledger_id).fragments[0].ensemble
         assert ensemble[:2] == (first, second)
         assert ensemble[4] == last
@@ -195,7 +195,7 @@ def test_another_target_is_tried_when_one_does_not_return_what_it_stored(
 async def drain_two(world: World) -> tuple[int, list[str]]:
     """Write a ledger, and begin to drain two of its members."""
     (ledger_id,) = await world.write(1)
-    drained = [str(each) for each in world.ledger(ledger_id).fragments[0].ensemble[:2]]
+    drained = [str(bookie) for bookie in world.ledger(ledger_id).fragments[0].ensemble[:2]]
     settings = RepairSettingsStore(world.store, world.rng)
     await settings.change(paused_until_ms=2**52)
     for each in drained:

@@ -29,7 +29,9 @@ class Compared(MissingCopies):
         store, rng = MemoryMetadataStore(MemoryMetadataServer()), random.Random(1)
         directory = BookieDirectory(store, rng)
         monkeypatch.setattr(
-            BookieDirectory, "bookies", {each: BookieRegistration(each, "h", 1) for each in (A, B)}
+            BookieDirectory,
+            "bookies",
+            {bookie: BookieRegistration(bookie, "h", 1) for bookie in (A, B)},
         )
         pool = BookiePool(ScriptedAddresses(), config=ClientConfig(), rng=rng)
         ledgers = LedgerStore(store, rng, lambda: 5)

@@ -34,7 +34,7 @@ async def write_short(world: World, quorum: Quorum = THREE) -> LedgerMetadata:
     await writer.wait_fully_replicated(0)
     away = world.bookie(world.ledger(writer.id).last_fragment.ensemble[1])
     away.kill(power_off=True)
-    await writer.append_many([b"%d of 0" % each for each in range(1, 20)])
+    await writer.append_many([b"%d of 0" % number for number in range(1, 20)])
     await writer.aclose()
     away.start_after(1.0)
     assert await world.wait(lambda: away.is_registered)
@@ -51,7 +51,7 @@ async def wait_for_job(world: World, state: JobState | None = None) -> Job:
     """Wait for the first job in a state, or in any."""
 
     def found() -> list[Job]:
-        return [each for each in world.jobs.stored if state in (None, each.state)]
+        return [job for job in world.jobs.stored if state in (None, job.state)]
 
     assert await world.wait(lambda: bool(found()), PASS_S)
     return found()[0]
@@ -66,7 +66,7 @@ def test_entries_that_a_close_left_at_the_ack_quorum_are_stored() -> None:
         assert job.reasons == (f"entries 1-19 are missing on {lacking}",)
         await wait_until_whole(world, ledger)
         assert world.ledger(ledger.ledger_id) == ledger, "no bookie was replaced"
-        end(world, *(each for each in ledger.last_fragment.ensemble if each != lacking))
+        end(world, *(bookie for bookie in ledger.last_fragment.ensemble if bookie != lacking))
         await world.read([ledger.ledger_id])
 
     play_short(story)
@@ -103,16 +103,16 @@ def test_entries_without_another_copy_block_their_job() -> None:
     async def story(world: World) -> None:
         ledger = await write_short(world)
         lacking = ledger.last_fragment.ensemble[1]
-        end(world, *(each for each in ledger.last_fragment.ensemble if each != lacking))
+        end(world, *(bookie for bookie in ledger.last_fragment.ensemble if bookie != lacking))
         jobs = JobStore(world.store, world.rng)
         job = await wait_for_job(world, JobState.BLOCKED)
         assert f"entries 1 to 19 on {lacking} cannot be repaired" in job.blocked_reason
         await asyncio.sleep(120)
         assert (await jobs.get(job.name))[0] == job, "it is not tried again without a change"
-        for each in ledger.last_fragment.ensemble:
-            world.bookie(each).is_wanted = True
-            if each != lacking:
-                world.bookie(each).start()
+        for bookie in ledger.last_fragment.ensemble:
+            world.bookie(bookie).is_wanted = True
+            if bookie != lacking:
+                world.bookie(bookie).start()
         await wait_until_whole(world, ledger)
         async with asyncio.timeout(LONG_S):
             while await jobs.published():  # noqa: ASYNC110 - virtual time

@@ -25,7 +25,7 @@ async def write_and_die(world: World) -> int:
 
     async def work(_node: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
         writer = await client.create_ledger(THREE)
-        await writer.append_many([b"%d" % each for each in range(20)])
+        await writer.append_many([b"%d" % number for number in range(20)])
         written.set_result(writer.id)
         await asyncio.Event().wait()
 
@@ -69,8 +69,8 @@ def test_a_ledger_is_recovered_while_copies_take_all_the_time(
         ledger_id = await write_and_die(world)
         gone = world.ledger(ledger_id).fragments[0].ensemble[0]
         await world.write(5)
-        closed = [each for each in world.ledgers() if each.state is LedgerState.CLOSED]
-        assert any(gone in each.fragments[0].ensemble for each in closed)
+        closed = [ledger for ledger in world.ledgers() if ledger.state is LedgerState.CLOSED]
+        assert any(gone in metadata.fragments[0].ensemble for metadata in closed)
         world.bookie(gone).is_wanted = False
         world.bookie(gone).kill(power_off=True)
         await halt.reached.wait()
@@ -94,10 +94,10 @@ def test_a_lost_position_does_not_keep_the_ledger_of_a_dead_writer_open(
 
         async def work(_node: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
             writer = await client.create_ledger(Quorum(ensemble=2, write=2, ack=2))
-            await writer.append_many([b"%d" % each for each in range(20)])
+            await writer.append_many([b"%d" % number for number in range(20)])
             ready.set_result(writer.id)
             await more.wait()
-            await writer.append_many([b"%d" % each for each in range(20)])
+            await writer.append_many([b"%d" % number for number in range(20)])
             done.set()
             await asyncio.Event().wait()
 

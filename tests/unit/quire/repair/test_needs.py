@@ -29,7 +29,7 @@ from tests.support.sample_ledgers import (
 
 
 def holders(*ensembles: str) -> tuple[Holders, ...]:
-    return tuple(Holders(bookies(each)) for each in ensembles)
+    return tuple(Holders(bookies(ensemble)) for ensemble in ensembles)
 
 
 def test_each_closed_fragment_needs_a_bookie_for_each_that_is_gone() -> None:
@@ -163,7 +163,7 @@ def test_only_members_that_are_all_gone_have_lost_entries() -> None:
 def test_needs_of_fragments_without_a_copy_are_lost() -> None:
     ledger = closed_ledger("ab", "bc", "cd", quorum=QuorumSpec(2, 2, 2))
     found = needs_of(ledger, standings(gone="abc"))
-    assert [(each.first_entry_id, each.is_lost) for each in found] == [
+    assert [(need.first_entry_id, need.is_lost) for need in found] == [
         (0, True),
         (0, True),
         (10, True),
@@ -174,7 +174,7 @@ def test_needs_of_fragments_without_a_copy_are_lost() -> None:
 
 def test_a_short_in_sync_fragment_whose_members_are_gone_is_lost() -> None:
     found = needs_of(closed_ledger("a", quorum=IN_SYNC), standings(gone="a"))
-    assert [(each.cause, each.is_lost) for each in found] == [
+    assert [(need.cause, need.is_lost) for need in found] == [
         (Cause.GONE, True),
         (Cause.SHORT, True),
         (Cause.SHORT, True),
@@ -202,8 +202,8 @@ def test_a_lost_stripe_stops_only_the_positions_that_hold_it(
     now = standings(gone, draining, unproven)
     assert class_of(holders_of(ledger), ledger.quorum, now) is urgency
     found = needs_of(ledger, now)
-    assert [each.replaces for each in found if not each.is_lost] == list(bookies(met))
-    assert [each.replaces for each in found if each.is_lost] == list(bookies(lost))
+    assert [need.replaces for need in found if not need.is_lost] == list(bookies(met))
+    assert [need.replaces for need in found if need.is_lost] == list(bookies(lost))
 
 
 def test_a_lost_stripe_stops_no_position_without_entries() -> None:
@@ -211,7 +211,7 @@ def test_a_lost_stripe_stops_no_position_without_entries() -> None:
     ledger = closed_ledger("abcde", quorum=QuorumSpec(5, 2, 2, stripe_entries=1))
     ledger = replace(ledger, last_entry_id=EntryId(1))
     now = standings(gone="bce")
-    assert [each.is_lost for each in needs_of(ledger, now)] == [True, True, False]
+    assert [need.is_lost for need in needs_of(ledger, now)] == [True, True, False]
     found = class_of(holders_of(ledger), ledger.quorum, now)
     assert found is RepairClass.SHORT_OF_WRITE_QUORUM
 
@@ -269,14 +269,14 @@ def test_accepted_losses_do_not_count() -> None:
     ledger = lost_ledger((0, 9))
     assert class_of(holders_of(ledger), QUORUM, gone) is RepairClass.SHORT_OF_WRITE_QUORUM
     assert class_of(holders_of(ledger), QUORUM, standings()) is None
-    assert [each.replaces for each in needs_of(ledger, gone)] == list(bookies("abc"))
+    assert [need.replaces for need in needs_of(ledger, gone)] == list(bookies("abc"))
     assert class_of(holders_of(ledger), QUORUM, standings(gone="xyz")) is RepairClass.LOST
 
 
 def test_an_entry_that_is_left_is_on_each_member_that_holds_all() -> None:
     """The stripes of the accepted losses are not those of the copies."""
     ledger = lost_ledger((0, 0), (2, 9), quorum=QuorumSpec(3, 3, 2, stripe_entries=1))
-    assert [each.empty_starts for each in holders_of(ledger)] == [(), ()]
+    assert [holder.empty_starts for holder in holders_of(ledger)] == [(), ()]
     assert class_of(holders_of(ledger), QUORUM, standings(gone="abc")) is RepairClass.LOST
 
 

@@ -13,8 +13,8 @@ A, B, C, D = bookies("abcd")
 
 async def put(store: MemoryMetadataStore, *names: BookieId, is_orderly: bool = True) -> None:
     record = PositionRecord(b"i" * 16, 5, (), "", stopped_ms=9 if is_orderly else None)
-    for each in names:
-        assert await PositionStore(store).put(each, record, NO_POSITION) is not None
+    for name in names:
+        assert await PositionStore(store).put(name, record, NO_POSITION) is not None
 
 
 async def test_only_bookies_that_are_away_after_an_orderly_stop_are_found() -> None:

@@ -85,11 +85,11 @@ def test_the_most_urgent_ledgers_are_published_up_to_the_limit() -> None:
 
 def test_an_urgent_ledger_gets_the_place_of_another() -> None:
     """So many open ledgers have jobs that there is no place left."""
-    published = [job(DRAINING, 0, each) for each in range(10, 14)]
+    published = [job(DRAINING, 0, number) for number in range(10, 14)]
     wanted = plan((LAST, 9, 1), (DRAINING, 9, 2), open_ledgers=tuple(range(10, 14)))
     found = publication(wanted, DRAINING, {each.name: each for each in published}, 9, 4)
     assert ids(found.publish) == [1, 2]
-    assert [each.ledger_id for each in found.remove] == [12, 13]
+    assert [job_name.ledger_id for job_name in found.remove] == [12, 13]
 
 
 def test_open_ledgers_get_half_of_the_places() -> None:
@@ -105,7 +105,7 @@ def test_open_ledgers_take_turns_if_there_are_too_many() -> None:
     assert turns == [[1, 2], [3, 4], [1, 5], [2, 3], [4, 5]]
     last = [job(SHORT, 0, each) for each in (1, 2)]
     found = publication(wanted, SHORT, {each.name: each for each in last}, TURN_MS, 4)
-    assert [each.ledger_id for each in found.remove] == [1, 2]
+    assert [job_name.ledger_id for job_name in found.remove] == [1, 2]
     found = publication(wanted, SHORT, {}, TURN_MS, 10)
     assert ids(found.publish) == [1, 2, 3, 4, 5]
 

@@ -39,9 +39,9 @@ def test_a_lost_bookie_is_replaced_in_every_closed_ledger() -> None:
         await world.wait_for_state(gone, Lifecycle.LOST)
         assert await world.wait(lambda: not world.is_named(gone))
         others = [b for b in world.ledger(ids[0]).fragments[0].ensemble if b != gone]
-        for each in others[:2]:
-            world.bookie(each).is_wanted = False
-            world.bookie(each).kill(power_off=True)
+        for other in others[:2]:
+            world.bookie(other).is_wanted = False
+            world.bookie(other).kill(power_off=True)
         await world.read(ids)
 
     play(story)
@@ -65,13 +65,13 @@ def test_ledgers_with_one_copy_left_do_not_wait() -> None:
     async def story(world: World) -> None:
         ids = await world.write(3)
         gone = world.ledger(ids[0]).fragments[0].ensemble[:2]
-        for each in gone:
-            world.bookie(each).is_wanted = False
-            world.bookie(each).kill(power_off=True)
+        for bookie in gone:
+            world.bookie(bookie).is_wanted = False
+            world.bookie(bookie).kill(power_off=True)
         assert await world.wait(
             lambda: not set(gone) & set(world.ledger(ids[0]).fragments[0].ensemble), 60.0
         )
-        assert [await world.state_of(each) for each in gone] == [Lifecycle.ACTIVE] * 2
+        assert [await world.state_of(bookie) for bookie in gone] == [Lifecycle.ACTIVE] * 2
         await world.read(ids)
 
     play(story, bookies=6, lost_after_s=3_000)
@@ -163,16 +163,16 @@ def test_repair_slows_down_while_appends_are_slow(caplog: pytest.LogCaptureFixtu
     async def story(world: World) -> None:
         ids = await world.write(12)
         assert world.client is not None
-        for each in world.cluster.bookies:
-            each.disk_faults.delay_s_max = 0.4
+        for bookie in world.cluster.bookies:
+            bookie.disk_faults.delay_s_max = 0.4
         gone = world.ledger(ids[0]).fragments[0].ensemble[0]
         world.bookie(gone).is_wanted = False
         world.bookie(gone).kill(power_off=True)
         async with world.client.create_ledger(THREE) as writer:
             while world.is_named(gone):
                 await writer.append(b"an append")
-        for each in world.cluster.bookies:
-            each.disk_faults.delay_s_max = 0.0
+        for bookie in world.cluster.bookies:
+            bookie.disk_faults.delay_s_max = 0.0
         await world.read(ids)
 
     play(story, bytes_per_s=100)
@@ -230,9 +230,9 @@ def test_a_mark_that_a_dead_worker_left_does_not_keep_its_bookie() -> None:
         ledger = world.ledger(ledger_id)
         fragment = ledger.fragments[0]
         target = next(
-            BookieId(each.bookie_id)
-            for each in world.cluster.bookies
-            if each.bookie_id is not None and each.bookie_id not in fragment.ensemble
+            BookieId(bookie.bookie_id)
+            for bookie in world.cluster.bookies
+            if bookie.bookie_id is not None and bookie.bookie_id not in fragment.ensemble
         )
         ledgers = LedgerStore(world.store, world.rng, lambda: 5)
         stored, version = await ledgers.get(ledger.ledger_id, fresh=True)
@@ -260,8 +260,8 @@ def test_a_mark_in_an_open_ledger_does_not_keep_its_bookie() -> None:
         assert await world.wait(lambda: world.bookie(left).is_registered)
         ledgers = LedgerStore(world.store, world.rng, lambda: 5)
         stored, version = await ledgers.get(writer.id, fresh=True)
-        named = {each for fragment in stored.fragments for each in fragment.ensemble}
-        ids = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
+        named = {bookie for fragment in stored.fragments for bookie in fragment.ensemble}
+        ids = [bookie.bookie_id for bookie in world.cluster.bookies if bookie.bookie_id is not None]
         target = next(BookieId(each) for each in ids if each not in named)
         first = stored.fragments[0]
         token = UpdateToken(world.rng.randbytes(16))
@@ -284,7 +284,7 @@ def test_without_a_target_the_job_is_blocked_until_a_bookie_joins() -> None:
         world.bookie(gone).kill(power_off=True)
 
         def blocked() -> list[Job]:
-            return [each for each in world.jobs.published() if each.state is JobState.BLOCKED]
+            return [job for job in world.jobs.published() if job.state is JobState.BLOCKED]
 
         assert await world.wait(lambda: len(blocked()) == 2)
         found = blocked()
@@ -340,7 +340,7 @@ def test_the_ledger_of_a_dead_writer_is_recovered_and_repaired() -> None:
 
         async def write(_: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
             writer = await client.create_ledger(THREE)
-            await writer.append_many([b"%d of 0" % each for each in range(20)])
+            await writer.append_many([b"%d of 0" % number for number in range(20)])
             ids.append(writer.id)
             await asyncio.Event().wait()
 

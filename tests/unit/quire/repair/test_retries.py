@@ -41,7 +41,7 @@ def retries() -> Retries:
 
 
 def test_a_job_is_not_tried_again_without_a_change(retries: Retries) -> None:
-    assert not any(due(retries, float(each)) for each in range(120, 1_000, 10))
+    assert not any(due(retries, float(number)) for number in range(120, 1_000, 10))
 
 
 def test_a_new_auditor_tries_what_it_finds_blocked() -> None:
@@ -101,8 +101,8 @@ def test_a_job_that_is_gone_is_forgotten(retries: Retries) -> None:
 def registered(names: str, *, read_only: str = "") -> dict[BookieId, BookieRegistration]:
     """Return registrations, some of bookies that are not writable."""
     return {
-        each: BookieRegistration(each, "host", 1, writable=each not in read_only)
-        for each in bookies(names)
+        bookie: BookieRegistration(bookie, "host", 1, writable=bookie not in read_only)
+        for bookie in bookies(names)
     }
 
 
@@ -153,7 +153,7 @@ def test_more_damaged_or_missing_entries_are_a_change_of_their_ledger() -> None:
 def blocked_jobs(count: int, reason: str = "too few") -> list[Job]:
     """Return blocked jobs, the largest ledger first."""
     names = [JobName(RepairClass.SHORT_OF_WRITE_QUORUM, n, LedgerId(n)) for n in range(count)]
-    return [Job(each, ("why",), 5, JobState.BLOCKED, reason) for each in reversed(names)]
+    return [Job(name, ("why",), 5, JobState.BLOCKED, reason) for name in reversed(names)]
 
 
 def test_only_jobs_that_wait_for_a_change_are_set_aside(retries: Retries) -> None:
@@ -171,7 +171,7 @@ def test_only_jobs_that_wait_for_a_change_are_set_aside(retries: Retries) -> Non
 def test_the_least_urgent_jobs_give_room() -> None:
     aside = SetAside()
     removed = aside.look(blocked_jobs(PUBLISHED_MAX + 2))
-    assert [each.ledger_id for each in removed] == [PUBLISHED_MAX + 1, PUBLISHED_MAX]
+    assert [job_name.ledger_id for job_name in removed] == [PUBLISHED_MAX + 1, PUBLISHED_MAX]
     assert sorted(aside.ledgers) == [PUBLISHED_MAX, PUBLISHED_MAX + 1]
     assert aside.reasons == {"too few": 2}
     assert aside.look(blocked_jobs(PUBLISHED_MAX)) == []

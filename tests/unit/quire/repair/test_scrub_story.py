@@ -55,7 +55,7 @@ def damage(bookie: BookieNode, payload: bytes) -> None:
 
 def log_bytes(bookie: BookieNode) -> bytes:
     contents = bookie.platter.names.items()
-    return b"".join(bytes(each.current) for name, each in contents if name.startswith("log/"))
+    return b"".join(bytes(content.current) for name, content in contents if name.startswith("log/"))
 
 
 async def write_singly(world: World, quorum: Quorum = THREE) -> int:
@@ -103,7 +103,7 @@ async def wait_for_reason(world: World) -> Job:
     """Wait until a job shows why it is not done."""
     async with asyncio.timeout(LONG_S):
         while True:
-            found = [each for each in world.jobs.published() if each.blocked_reason]
+            found = [job for job in world.jobs.published() if job.blocked_reason]
             if found:
                 return found[0]
             await asyncio.sleep(0.2)
@@ -128,9 +128,9 @@ def test_a_damaged_entry_is_found_by_a_scrub_and_stored_again() -> None:
         await asyncio.sleep(30)
         assert not world.jobs.published()
         await forget_recent(world, bad_id)
-        for each in others:
-            world.bookie(each).is_wanted = False
-            world.bookie(each).kill(power_off=True)
+        for other in others:
+            world.bookie(other).is_wanted = False
+            world.bookie(other).kill(power_off=True)
         await world.read([ledger_id])
 
     play(story, **FAST)
@@ -255,9 +255,9 @@ def test_a_blocked_repair_is_tried_again_when_the_holder_returns() -> None:
     async def story(world: World) -> None:
         (ledger_id,) = ids = await world.write(1)
         bad_id, *others = world.ledger(ledger_id).fragments[0].ensemble
-        for each in others:
-            world.bookie(each).is_wanted = False
-            world.bookie(each).kill(power_off=True)
+        for other in others:
+            world.bookie(other).is_wanted = False
+            world.bookie(other).kill(power_off=True)
         damage(await forget_recent(world, bad_id), b"17 of 0")
         await request_all(world)
         await wait_for_block(world)
@@ -319,7 +319,7 @@ def test_damage_of_an_open_ledger_waits_for_its_close() -> None:
     async def story(world: World) -> None:
         assert world.client is not None
         writer = await world.client.create_ledger(ALL)  # every member has synced the entries
-        await writer.append_many([b"%d of 0" % each for each in range(20)])
+        await writer.append_many([b"%d of 0" % number for number in range(20)])
         bad_id = world.ledger(writer.id).last_fragment.ensemble[0]
         damage(world.bookie(bad_id), b"7 of 0")
         await request_all(world)

@@ -31,7 +31,9 @@ def test_a_ledger_that_closed_with_fewer_members_gets_the_others_within_a_minute
         start_again(world, away)
 
         def is_whole() -> bool:
-            return all(len(each.ensemble) == 3 for each in world.ledger(writer.id).fragments)
+            return all(
+                len(fragment.ensemble) == 3 for fragment in world.ledger(writer.id).fragments
+            )
 
         assert await world.wait(is_whole, CATCH_UP_EVERY_S + SOON_S)
         check_whole(world, writer.id)

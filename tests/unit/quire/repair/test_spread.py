@@ -28,7 +28,7 @@ STRIPED = QuorumSpec(4, 2, 2)
 
 def places(text: str, usable: str | None = None) -> Places:
     """Return the places that a text like `a1x b1y` names: bookie, rack and host."""
-    known = {BookieId(each[0]): Place(each[1], each[2]) for each in text.split()}
+    known = {BookieId(part[0]): Place(part[1], part[2]) for part in text.split()}
     return Places(known, tuple(known) if usable is None else bookies(usable))
 
 
@@ -101,7 +101,7 @@ def test_moves_are_the_least_urgent_and_end_with_the_places() -> None:
     index.put(closed_ledger("ecd", ledger_id=2, length=10_000))
     known = places("a1u b1v c2w d3x e1y")
     plan = index.plan(standings(draining="e"), (), 10, places=known)
-    assert [each.repair_class for each in plan.first] == [
+    assert [ledger.repair_class for ledger in plan.first] == [
         RepairClass.DRAINING,
         RepairClass.MISPLACED,
     ]
@@ -128,7 +128,7 @@ RACKS = st.lists(st.tuples(st.sampled_from("123"), st.sampled_from("uv")), min_s
 def _places_of(drawn: Sequence[tuple[str, str]]) -> Places:
     names = bookies("abcdefghi"[: len(drawn)])
     known = {
-        each: Place(rack, rack + host) for each, (rack, host) in zip(names, drawn, strict=True)
+        bookie: Place(rack, rack + host) for bookie, (rack, host) in zip(names, drawn, strict=True)
     }
     return Places(known, names)
 
@@ -140,12 +140,12 @@ def test_moves_are_found_and_end(drawn: list[tuple[str, str]], quorum: QuorumSpe
     seen = {ensemble}
     while (member := misplaced_member(Holders(ensemble), quorum, known)) is not None:
         target = next(
-            each
-            for each in known.usable
-            if each not in ensemble
-            and is_better_place(Holders(ensemble), quorum, known, member, each)
+            bookie
+            for bookie in known.usable
+            if bookie not in ensemble
+            and is_better_place(Holders(ensemble), quorum, known, member, bookie)
         )
-        ensemble = tuple(target if each == member else each for each in ensemble)
+        ensemble = tuple(target if bookie == member else bookie for bookie in ensemble)
         assert ensemble not in seen
         seen.add(ensemble)
     for member in ensemble:

@@ -18,7 +18,7 @@ SETTLED_S = 120.0
 def machines_of(world: World, ledger_id: int) -> set[str]:
     """Return the machines that hold the copies of a ledger of one fragment."""
     (fragment,) = world.ledger(ledger_id).fragments
-    return {world.bookie(each).machine for each in fragment.ensemble}
+    return {world.bookie(bookie).machine for bookie in fragment.ensemble}
 
 
 async def lose_a_machine(world: World) -> None:
@@ -28,7 +28,7 @@ async def lose_a_machine(world: World) -> None:
         node.kill(power_off=True)
         assert node.bookie_id is not None
         await world.wait_for_state(node.bookie_id, Lifecycle.LOST)
-    gone = [str(each.bookie_id) for each in world.cluster.bookies[4:6]]
+    gone = [str(bookie.bookie_id) for bookie in world.cluster.bookies[4:6]]
     assert await world.wait(lambda: not any(map(world.is_named, gone)))
 
 
@@ -62,9 +62,9 @@ def test_a_marked_bookie_in_no_better_place_is_no_target_of_a_move() -> None:
         await lose_a_machine(world)
         (fragment,) = world.ledger(ledger_id).fragments
         (marked,) = (
-            BookieId(str(each.bookie_id))
-            for each in world.cluster.bookies[:4]
-            if each.bookie_id not in fragment.ensemble
+            BookieId(str(bookie.bookie_id))
+            for bookie in world.cluster.bookies[:4]
+            if bookie.bookie_id not in fragment.ensemble
         )
         ledgers = LedgerStore(world.store, world.rng, lambda: 5)
         ledger, version = await ledgers.get(world.ledger(ledger_id).ledger_id, fresh=True)
@@ -81,7 +81,7 @@ def test_a_marked_bookie_in_no_better_place_is_no_target_of_a_move() -> None:
         join(world)
         assert await world.wait(lambda: len(machines_of(world, ledger_id)) == 3)
         assert await world.wait(lambda: not world.ledger(ledger_id).fragments[0].incoming)
-        assert not [each for each in members if marked in each]
+        assert not [member for member in members if marked in member]
         await world.read(ids)
 
     play_plan(story, TWO_PER_HOST, 1, 1, {})

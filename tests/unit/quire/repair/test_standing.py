@@ -37,7 +37,7 @@ def test_a_bookie_that_is_not_named_is_good() -> None:
 def test_for_urgent_ledgers_a_missing_bookie_is_gone_unless_it_stopped_in_order() -> None:
     """Rule 9.6."""
     urgent = Standings({C: Standing.DRAINING}, registered=(A, C), stopped=(B,))
-    assert [urgent.of(each) for each in (A, B, C)] == [
+    assert [urgent.of(bookie) for bookie in (A, B, C)] == [
         Standing.GOOD,
         Standing.GOOD,
         Standing.DRAINING,
@@ -47,13 +47,13 @@ def test_for_urgent_ledgers_a_missing_bookie_is_gone_unless_it_stopped_in_order(
 
 def test_copies_on_draining_bookies_count_and_those_in_limbo_do_not() -> None:
     known = standings(gone="a", draining="b", unproven="c")
-    assert [known.has_copy(each) for each in bookies("abcd")] == [False, True, False, True]
+    assert [known.has_copy(bookie) for bookie in bookies("abcd")] == [False, True, False, True]
 
 
 def test_more_bookies_may_be_gone() -> None:
     before = Standings({A: Standing.DRAINING}, registered=(A, B), stopped=(C,))
     after = before.with_gone((A,))
-    assert [after.of(each) for each in (A, B, C)] == [
+    assert [after.of(bookie) for bookie in (A, B, C)] == [
         Standing.GONE,
         Standing.GOOD,
         Standing.GOOD,

@@ -61,7 +61,7 @@ def test_a_bookie_that_never_started_is_removed_a_day_after_its_format() -> None
         await cookies.compare_and_set(*await cookies.get(started))  # a start counts in this way
         await world.wait_for_state(old, Lifecycle.REMOVED)
         await asyncio.sleep(PASS_S)
-        states = [await world.state_of(each) for each in (young, started)]
+        states = [await world.state_of(bookie) for bookie in (young, started)]
         assert states == [Lifecycle.LOST, Lifecycle.LOST]
 
     play(story)
@@ -123,12 +123,14 @@ def test_the_host_that_is_back_while_its_lost_bookies_are_removed_keeps_its_new_
     async def story(world: World) -> None:
         await world.write(1, Quorum.all(2))
         known = [BookieId(b.bookie_id) for b in world.cluster.bookies if b.bookie_id]
-        lost = [each for each in known if not world.is_named(each)]
+        lost = [bookie for bookie in known if not world.is_named(bookie)]
         end(world, *lost)
-        for each in lost:
-            await world.wait_for_state(each, Lifecycle.LOST)
+        for bookie in lost:
+            await world.wait_for_state(bookie, Lifecycle.LOST)
         cluster = SimpleNamespace(store=world.store, rng=world.rng)
-        records = {each: await LifecycleStore(world.store, world.rng).get(each) for each in lost}
+        records = {
+            bookie: await LifecycleStore(world.store, world.rng).get(bookie) for bookie in lost
+        }
         written: list[int] = []
 
         async def ledgers() -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
@@ -142,8 +144,8 @@ def test_the_host_that_is_back_while_its_lost_bookies_are_removed_keeps_its_new_
         with pytest.raises(CommandError, match="it was lost and is back"):
             await remove_all(cast("Cluster", cluster), records, "test", ledgers())
         assert not any(map(world.is_named, lost)), "they take no entries during the pass"
-        for each in lost:
-            await world.wait_for_state(each, Lifecycle.ACTIVE)
+        for bookie in lost:
+            await world.wait_for_state(bookie, Lifecycle.ACTIVE)
         for ledger_id in written:
             await world.read([ledger_id])
 

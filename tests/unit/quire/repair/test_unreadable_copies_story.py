@@ -182,7 +182,7 @@ def test_a_rest_that_another_worker_repaired_is_not_continued(
         known = len(world.jobs.stored)
         await wait_for(world, other_id, lambda each: bool(each.bad))
         await wait_for(world, other_id, lambda each: not each.bad)
-        found = [(each.state, each.blocked_reason) for each in world.jobs.stored[known:]]
+        found = [(job.state, job.blocked_reason) for job in world.jobs.stored[known:]]
         assert found == [(JobState.QUEUED, "")], "the first attempt tried it"
 
     play(story, repairers=2, **FAST)

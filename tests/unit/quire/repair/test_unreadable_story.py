@@ -44,7 +44,9 @@ def test_an_unreadable_state_of_a_bookie_stops_no_repair_and_takes_no_copy() -> 
     async def story(world: World) -> None:
         (ledger_id,) = await world.write(1)
         gone = world.ledger(ledger_id).fragments[0].ensemble[0]
-        known = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
+        known = [
+            bookie.bookie_id for bookie in world.cluster.bookies if bookie.bookie_id is not None
+        ]
         spare = next(each for each in known if not world.is_named(each))
         await world.store.create(LIFECYCLE_KIND.path(BookieId(spare)), UNREADABLE)
         end(world, gone)
@@ -116,7 +118,9 @@ def test_an_unreadable_ledger_keeps_a_bookie_from_being_drained_without_more_pas
     async def story(world: World) -> None:
         (ledger_id,) = await world.write(1)
         unreadable.add(ledger_id)
-        known = [each.bookie_id for each in world.cluster.bookies if each.bookie_id is not None]
+        known = [
+            bookie.bookie_id for bookie in world.cluster.bookies if bookie.bookie_id is not None
+        ]
         idle = next(each for each in known if not world.is_named(each))
         monkeypatch.setattr("quire.repair.auditor.PASS_EVERY_S", 60.0)
         monkeypatch.setattr(LedgerReads, "read_all", counted)

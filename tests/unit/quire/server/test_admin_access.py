@@ -71,9 +71,9 @@ async def status_of(
 
 
 def audited(caplog: pytest.LogCaptureFixture) -> list[tuple[object, ...]]:
-    lines = [json.loads(JsonFormatter().format(each)) for each in caplog.records]
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
     caplog.clear()
-    found = [each for each in lines if each["event"] == "audit"]
+    found = [line for line in lines if line["event"] == "audit"]
     return [(each["act"], each["result"], each["who"]) for each in found]
 
 
@@ -188,7 +188,7 @@ async def test_what_is_not_http_is_logged_without_its_content(
             assert b" 400 " in await reader.readline()
             writer.close()
             await writer.wait_closed()
-    lines = [JsonFormatter().format(each) for each in caplog.records]
+    lines = [JsonFormatter().format(record) for record in caplog.records]
     refused = [each for each in map(json.loads, lines) if each["event"] == "HTTP request refused"]
     assert {each["kind"] for each in refused} <= {"BadHttpMessage", "BadStatusLine"}
     assert 0 < len(refused) <= LINES_PER_EVENT_MAX

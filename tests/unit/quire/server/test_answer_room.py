@@ -24,8 +24,8 @@ async def test_a_client_has_at_most_its_share_and_waits_for_more() -> None:
     await waiting
     assert len(account) == 20 + 30 + 40
     assert first.settle(0)
-    for each in (first, second, other):
-        each.close()
+    for room in (first, second, other):
+        room.close()
     assert len(account) == 0
 
 
@@ -43,7 +43,7 @@ async def test_a_lost_connection_leaves_its_turn() -> None:
     account = FairQueue(10, 10, 9)
     first, lost, cancelled = (room_of(account, "a") for _ in range(3))
     assert first.reserve_now(10)
-    waiting = [asyncio.create_task(each.reserve(5)) for each in (lost, cancelled)]
+    waiting = [asyncio.create_task(room.reserve(5)) for room in (lost, cancelled)]
     await asyncio.sleep(0.01)
     lost.close()
     waiting[1].cancel()

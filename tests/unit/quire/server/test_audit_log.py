@@ -29,7 +29,7 @@ def audit(clock: Clock, caplog: pytest.LogCaptureFixture) -> AuditLog:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> Lines:
-    found = [json.loads(JsonFormatter().format(each)) for each in caplog.records]
+    found = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
     caplog.clear()
     return found
 
@@ -40,7 +40,7 @@ def test_a_line_says_who_did_what_from_where(
     audit.done("read-only", who="User:CN=ann", peer="10.0.0.1", read_only=True)
     audit.done("clean", who="User:CN=ann", peer="10.0.0.1", failed=True)
     audit.refused("hello", who="anonymous", peer="10.0.0.2", reason="no credentials")
-    found = [{k: v for k, v in each.items() if k != "time"} for each in lines(caplog)]
+    found = [{k: v for k, v in line.items() if k != "time"} for line in lines(caplog)]
     shared = {"event": "audit", "who": "User:CN=ann", "peer": "10.0.0.1"}
     assert found == [
         {**shared, "level": "info", "act": "read-only", "result": "done", "read_only": True},
@@ -70,7 +70,7 @@ def test_refusals_of_one_peer_are_bounded_and_counted(
     clock.now_s += PERIOD_S
     audit.refused("hello", who="anonymous", peer="a")
     audit.refused("hello", who="anonymous", peer="b")
-    assert [each.get("left_out") for each in lines(caplog)] == [7, None]
+    assert [line.get("left_out") for line in lines(caplog)] == [7, None]
 
 
 def test_the_memory_of_peers_is_bounded(audit: AuditLog) -> None:

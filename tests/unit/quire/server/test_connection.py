@@ -97,8 +97,8 @@ def test_the_number_of_connections_is_limited() -> None:
     second, third = Opened(first.context), Opened(first.context)
     assert third.transport.abort.call_count == 1
     assert list(first.context.connections) == [first.connection, second.connection]
-    for each in (third, first):
-        each.connection.connection_lost(None)
+    for opened in (third, first):
+        opened.connection.connection_lost(None)
     fourth = Opened(first.context)
     assert fourth.transport.abort.call_count == 0
     counters = first.counters

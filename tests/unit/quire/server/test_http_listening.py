@@ -64,11 +64,11 @@ def test_silent_connections_of_one_address_keep_no_other_out(loop: Loop) -> None
         async with serving(HttpLimits(connections_max=4, of_address_max=2)) as (_, port):
             silent = [await ends(port, HOSTS[1]) for _ in range(5)]
             closing = [asyncio.ensure_future(end_of(reader)) for reader, _ in silent]
-            await until(lambda: sum(each.done() for each in closing) == 3)
+            await until(lambda: sum(task.done() for task in closing) == 3)
             async with ClientSession() as session:
                 found = await session.get(f"http://{HOSTS[0]}:{port}/")
                 assert await found.text() == "here"
-            assert sum(each.done() for each in closing) == 3
+            assert sum(task.done() for task in closing) == 3
             for _, writer in silent:
                 await close(writer)
             await asyncio.gather(*closing)

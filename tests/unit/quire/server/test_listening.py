@@ -35,7 +35,9 @@ class EchoServer(ListeningServer):
 
     @property
     def echoes(self) -> list[EchoConnection]:
-        return [each for each in self.connections if isinstance(each, EchoConnection)]
+        return [
+            connection for connection in self.connections if isinstance(connection, EchoConnection)
+        ]
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.port)
@@ -77,7 +79,7 @@ async def test_open_request_is_answered_before_the_end(server: EchoServer) -> No
     await server.start()
     reader, writer = await server.connect()
     writer.write(b"?")
-    await until(lambda: any(each.open_requests for each in server.echoes))
+    await until(lambda: any(echo.open_requests for echo in server.echoes))
     closing = asyncio.create_task(server.close())
     (connection,) = server.echoes
     await until(lambda: connection.is_told)
@@ -97,7 +99,7 @@ async def test_connections_are_aborted_at_the_deadline(server: EchoServer) -> No
     await server.start()
     reader, writer = await server.connect()
     writer.write(b"?")
-    await until(lambda: any(each.open_requests for each in server.echoes))
+    await until(lambda: any(echo.open_requests for echo in server.echoes))
     await server.close()
     await until(lambda: not server.connections)
     assert await reader.read() == b""

@@ -21,7 +21,7 @@ HOUR_S = 3_600
 def metric(tls: ServedTls, name: str) -> float:
     lines = metrics_text(tls).decode().splitlines()
     return next(
-        float(each.split()[1]) for each in lines if each.startswith(f"quire_bookie_tls_{name} ")
+        float(line.split()[1]) for line in lines if line.startswith(f"quire_bookie_tls_{name} ")
     )
 
 

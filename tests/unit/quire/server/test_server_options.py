@@ -123,9 +123,11 @@ def test_two_listeners_cannot_have_one_port(first: str, second: str, *, is_same:
     options = BookieOptions(
         host=first, admin_host=second, port=7, admin_port=7, allow_plaintext=True
     )
-    texts = [each for each in options.contradictions() if "is that of" in each]
+    texts = [
+        contradiction for contradiction in options.contradictions() if "is that of" in contradiction
+    ]
     assert texts == (["admin_port is that of port: 7"] if is_same else [])
 
 
 def test_ports_that_the_kernel_chooses_are_different() -> None:
-    assert not list(port_clashes(("", each) for each in BookieOptions().addresses()))
+    assert not list(port_clashes(("", address) for address in BookieOptions().addresses()))

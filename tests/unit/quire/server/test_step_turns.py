@@ -128,4 +128,4 @@ async def test_requests_that_wait_are_bounded(
     world.turns = StepTurns()
     tasks = [world.begin(MALLORY) for _ in range(4)]
     ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(each) for each in ended if each] == [QueueFullError]
+    assert [type(exception) for exception in ended if exception] == [QueueFullError]

@@ -112,9 +112,9 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
         return made[-1]
 
     yield make
-    for each in made:
-        assert each.listener is not None
-        each.listener.close()
+    for served in made:
+        assert served.listener is not None
+        served.listener.close()
     await asyncio.sleep(0.01)
 
 
@@ -190,7 +190,7 @@ def test_a_refused_certificate_begins_no_connection_and_loses_open_ones(
     caplog.set_level(logging.INFO, AUDIT_LOGGER)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
-    refused = [each.fields for each in caplog.records if hasattr(each, "fields")]
+    refused = [record.fields for record in caplog.records if hasattr(record, "fields")]
     assert any("refuses the certificate" in each["reason"] for each in refused)
 
 
@@ -225,10 +225,10 @@ async def test_a_refused_handshake_is_in_the_audit_log(
             with pytest.raises((ConnectionError, ssl.SSLError, asyncio.IncompleteReadError)):
                 await served.echo(context)
         await until(lambda: served.counters.handshakes_failed == 2)
-    fields = [vars(each)["fields"] for each in caplog.records if each.name == AUDIT_LOGGER]
-    found = [(each["act"], each["result"], each["who"], each["peer"]) for each in fields]
+    fields = [vars(record)["fields"] for record in caplog.records if record.name == AUDIT_LOGGER]
+    found = [(field["act"], field["result"], field["who"], field["peer"]) for field in fields]
     assert found == [("handshake", "refused", "unknown", HOST)] * 2
-    assert all(each["reason"] for each in fields)
+    assert all(field["reason"] for field in fields)
 
 
 async def test_an_address_can_take_both(serve: Serve) -> None:

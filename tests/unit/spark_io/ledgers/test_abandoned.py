@@ -117,8 +117,8 @@ def test_a_missing_right_is_a_warning_with_the_grant(caplog: pytest.LogCaptureFi
 
 
 def test_a_warning_names_few_ledgers(caplog: pytest.LogCaptureFixture) -> None:
-    ledgers = [known(each) for each in range(WARNED_LEDGERS_MAX + 2)]
-    failures = {each.ledger_id: LedgerError("no") for each in ledgers}
+    ledgers = [known(number) for number in range(WARNED_LEDGERS_MAX + 2)]
+    failures = {ledger.ledger_id: LedgerError("no") for ledger in ledgers}
     recovered(Answers(done=AbandonedRecovered((), failures)), *ledgers)
     (warning,) = caplog.messages
     assert warning.count("no (its entries") == WARNED_LEDGERS_MAX
@@ -172,4 +172,4 @@ def test_a_plan_reads_the_ledgers_again_if_some_ended(
     reader = readers.LedgerBatchReader(ReadOptions.of({**options, "recoverOpenLedgers": "true"}))
     (partition,) = reader.partitions()
     assert isinstance(partition, RangePartition)
-    assert [each.last for each in partition.ranges] == ([8] if ended else [4])
+    assert [range_.last for range_ in partition.ranges] == ([8] if ended else [4])

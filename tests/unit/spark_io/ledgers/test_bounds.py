@@ -16,7 +16,7 @@ def bounds(**options: str) -> Bounds:
 
 def pairs(ranges: object) -> list[tuple[int, int, int]]:
     assert ranges is not None
-    return [(each.ledger_id, each.first, each.last) for each in ranges]  # type: ignore[attr-defined]
+    return [(range_.ledger_id, range_.first, range_.last) for range_ in ranges]  # type: ignore[attr-defined]
 
 
 def test_without_options_there_are_no_bounds() -> None:
@@ -47,7 +47,7 @@ def test_an_end_in_time_is_exclusive_and_may_be_text_or_milliseconds() -> None:
 
 def test_fragments_are_cut_out_of_ranges() -> None:
     def fragments(*begins: int) -> tuple[Fragment, ...]:
-        return tuple(Fragment(EntryId(each), (BookieId("a"),)) for each in begins)
+        return tuple(Fragment(EntryId(begin), (BookieId("a"),)) for begin in begins)
 
     ranges = [EntryRange(1, 2, 30), EntryRange(2, 0, 9), EntryRange(3, 0, 4)]
     known = {1: fragments(0, 10, 20), 2: fragments(0)}

@@ -57,13 +57,13 @@ class OneChain:
 
     def ledger_infos(self, ledger_ids: list[int]) -> Iterator[LedgerInfo | None]:
         self.ledgers_read += ledger_ids
-        for each in ledger_ids:
-            end = self.closed.get(each)
+        for ledger_id in ledger_ids:
+            end = self.closed.get(ledger_id)
             info = SimpleNamespace(
-                id=each,
+                id=ledger_id,
                 last_entry_id=(end or 0) - 1,
                 length=10 * (end or 0),
-                creation_token=b"%16d" % each,
+                creation_token=b"%16d" % ledger_id,
                 created_ms=7,
             )
             yield None if end is None else cast("LedgerInfo", info)
@@ -95,7 +95,7 @@ def read(
 
 
 def ends(links: list[LinkRanges]) -> list[list[tuple[int, int]]]:
-    return [[(each.ledger_id, each.end) for each in found.ledgers] for found in links]
+    return [[(ledger.ledger_id, ledger.end) for ledger in found.ledgers] for found in links]
 
 
 def test_ends_come_from_the_links_without_a_read_of_a_ledger() -> None:

@@ -42,7 +42,7 @@ def chain_of(links: list[list[int]], first_index: int = 0) -> list[LinkRanges]:
 def ranges_of(
     chain: list[LinkRanges], start: ChainPosition, end: ChainPosition
 ) -> list[EntryRange]:
-    return [each.ledger.part(each.first, each.end) for each in chain_parts(chain, start, end)]
+    return [part.ledger.part(part.first, part.end) for part in chain_parts(chain, start, end)]
 
 
 @given(counts, allowances)
@@ -56,12 +56,17 @@ def test_a_chain_is_read_once_in_steps_of_any_size(
         to = advance_chain(chain, at, end, allowance)
         assert to > at
         ranges = ranges_of(chain, at, to)
-        count = sum(each.count for each in ranges)
+        count = sum(range_.count for range_ in ranges)
         assert allowance.entries is None or count <= allowance.entries
-        seen += [(each.ledger_id, n) for each in ranges for n in range(each.first, each.last + 1)]
+        seen += [
+            (range_.ledger_id, n) for range_ in ranges for n in range(range_.first, range_.last + 1)
+        ]
         at, steps = to, steps + 1
     wanted = [
-        (each.ledger_id, n) for link in chain for each in link.ledgers for n in range(each.end)
+        (ledger.ledger_id, n)
+        for link in chain
+        for ledger in link.ledgers
+        for n in range(ledger.end)
     ]
     assert seen == wanted
     assert advance_chain(chain, end, end, allowance) == end
@@ -142,7 +147,7 @@ def test_malformed_offsets_are_refused(stored: dict[str, object]) -> None:
 def test_ranges_of_a_batch_query() -> None:
     known = [closed(1, 10), closed(2, 0), closed(3, 5)]
     ranges = list(starts_and_ends(known, '{"1": 4}', '{"1": 6, "3": 99}'))
-    found = [(each.ledger_id, each.first, each.last) for each in ranges]
+    found = [(range_.ledger_id, range_.first, range_.last) for range_ in ranges]
     assert found == [(1, 4, 5), (3, 0, 98)], "an end that is given is not clipped"
     assert len(list(starts_and_ends(known, "earliest", "latest"))) == 2
 
@@ -150,9 +155,9 @@ def test_ranges_of_a_batch_query() -> None:
 def test_identities_in_options_of_a_batch_query() -> None:
     known = [EntryRange(1, 0, 9, 100.0, creation_token=b"\x05")]
     same = '{"1": 4, "$ids": {"1": "05"}}'
-    assert [(each.first, each.last) for each in starts_and_ends(known, same, same)] == []
+    assert [(end.first, end.last) for end in starts_and_ends(known, same, same)] == []
     ranges = list(starts_and_ends(known, same, "latest"))
-    assert [(each.first, each.creation_token) for each in ranges] == [(4, b"\x05")]
+    assert [(range_.first, range_.creation_token) for range_ in ranges] == [(4, b"\x05")]
     other = same.replace("05", "06")
     for starting, ending, option in ((other, "latest", "starting"), ("earliest", other, "ending")):
         with pytest.raises(OptionError, match=rf"{option}Offsets.*names another ledger '1'"):

@@ -98,7 +98,7 @@ def test_a_range_beyond_the_end_of_a_closed_ledger_is_read_up_to_its_end(
         list(reading.read_ranges(ranges, ReadOptions.of(given), None))
     lenient = ReadOptions.of({**given, "failOnDataLoss": "false"})
     batches = list(reading.read_ranges(ranges, lenient, None))
-    assert [n for each in batches for n in each.column("entry_id").to_pylist()] == [5, 6, 7]
+    assert [n for batch in batches for n in batch.column("entry_id").to_pylist()] == [5, 6, 7]
     assert "left out entries 8 to 11, 4 in all" in caplog.text
     behind = [EntryRange(7, 9, 11)]
     assert not list(reading.read_ranges(behind, lenient, None))
@@ -112,5 +112,5 @@ def test_any_number_of_missing_entries_is_left_out(monkeypatch: pytest.MonkeyPat
     options = ReadOptions.of(given)
     ranges = [EntryRange(7, 0, ENTRIES - 1)]
     batches = list(reading.read_ranges(ranges, options, None))
-    ids = [entry_id for each in batches for entry_id in each.column("entry_id").to_pylist()]
+    ids = [entry_id for batch in batches for entry_id in batch.column("entry_id").to_pylist()]
     assert ids == list(range(0, ENTRIES, 2))

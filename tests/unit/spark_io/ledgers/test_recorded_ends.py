@@ -133,7 +133,7 @@ def planned(cluster: OneCluster, monkeypatch: pytest.MonkeyPatch, end: int) -> l
     ending = json.dumps({NEWEST: end})
     options = ReadOptions.of({**ADDRESS, **NAMED, "endingOffsets": ending})
     found = readers.LedgerBatchReader(options).partitions()
-    return [wanted for each in found for wanted in cast("RangePartition", each).ranges]
+    return [wanted for partition in found for wanted in cast("RangePartition", partition).ranges]
 
 
 def test_a_batch_query_reads_up_to_the_end_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_the_chain_of_a_batch_query_is_known_to_its_tasks() -> None:
     selection = ReadOptions.of({**ADDRESS, "chain": "events"}).selection
     found = find_ledgers(cluster, selection, b"")
     assert found.chain_token == FIRST
-    assert [each.ledger_id for each in found] == [100]
+    assert [entry_range.ledger_id for entry_range in found] == [100]
     require_same_chain(cluster, "events", FIRST, "planning")
     with pytest.raises(RecreatedError, match="since planning"):
         require_same_chain(cluster, "events", SECOND, "planning")
@@ -135,7 +135,7 @@ def test_a_batch_query_that_begins_at_trimmed_links_fails_or_says_so(
         found = find_ledgers(
             cluster, selection, b"", fail_on_data_loss=first != 1, bounds=Bounds(first_link=first)
         )
-        assert [each.ledger_id for each in found] == [102]
+        assert [entry_range.ledger_id for entry_range in found] == [102]
     assert "the links between were trimmed or replaced; they are left out" in caplog.text
 
 
@@ -189,7 +189,7 @@ def test_a_ledger_with_the_id_of_another_one() -> None:
     before = stream(cluster, ledgers="7,8")
     start, end = before.earliest(), before.latest()
     assert end == {"7": 10, "8": 5, IDS_KEY: {"7": FIRST.hex(), "8": FIRST.hex()}}
-    assert [each.creation_token for each in before.ranges(start, end)] == [FIRST, FIRST]
+    assert [range_.creation_token for range_ in before.ranges(start, end)] == [FIRST, FIRST]
     cluster.ledgers[8] = (SECOND, 9)
     strict = stream(cluster, ledgers="7,8")
     with pytest.raises(RecreatedError, match="ledger '8' was deleted and created again"):

@@ -68,7 +68,7 @@ def test_columns_equal_the_parsers_records(
     data, columns = bytes(batch), RecordColumns()
     columns.add(read_header(data), data, 0, 2**62)
     columns.add(read_header(data), data, 1_001, 1_004)
-    within = [each for each in parsed(data) if 1_001 <= each.offset < 1_004]
+    within = [record for record in parsed(data) if 1_001 <= record.offset < 1_004]
     assert rows(columns) == parsed(data) + within
 
 

@@ -91,12 +91,12 @@ def test_micro_batches_read_all_within_the_bound(
     at: dict[TopicPartition, int] = {}
     for _ in range(sum(count for _, count in sizes) + 2):
         to = advanced(at, bounds, offsets_max)
-        taken = sum(to[each] - at.get(each, bounds[each].start) for each in to)
+        taken = sum(to[partition] - at.get(partition, bounds[partition].start) for partition in to)
         assert offsets_max is None or taken <= offsets_max
         if taken == 0:
             break
         at = to
-    assert at == {each: bounds[each].end for each in bounds} or not any(n for _, n in sizes)
+    assert at == {bound: bounds[bound].end for bound in bounds} or not any(n for _, n in sizes)
 
 
 def test_a_partition_that_is_not_seen_now_keeps_its_offset() -> None:
@@ -150,9 +150,9 @@ def test_parts_of_ranges_cover_the_entries_and_keep_the_offsets(
         for entry in range(piece.first, piece.last + 1)
     ]
     assert seen == [
-        (each.ledger_id, entry, each.partition, each.first_offset, each.end_offset)
-        for each in ranges
-        for entry in range(each.first, each.last + 1)
+        (range_.ledger_id, entry, range_.partition, range_.first_offset, range_.end_offset)
+        for range_ in ranges
+        for entry in range(range_.first, range_.last + 1)
     ]
 
 

@@ -392,9 +392,9 @@ async def test_each_range_has_the_identity_of_its_ledger(written: Written) -> No
     finder = RangeFinder(written.services, fail_on_data_loss=True)
     ranges = await finder.find(view.partitions[ORDERS], 0, view.bounds[ORDERS].end)
     assert len(ranges) > 1
-    for each in ranges:
-        info = await written.services.client.ledger_info(each.ledger_id)
-        assert each.creation_token == info.creation_token
+    for range_ in ranges:
+        info = await written.services.client.ledger_info(range_.ledger_id)
+        assert range_.creation_token == info.creation_token
     await view.aclose()
 
 
@@ -444,7 +444,7 @@ async def test_the_micro_batches_of_a_stream_have_each_record_once(
             source.advance(other, end, MicroBatchLimits())
         while at != end:
             to = source.advance(at, end, MicroBatchLimits(entries=7))
-            batches.append([cast("TopicRange", each) for each in source.ranges(at, to)])
+            batches.append([cast("TopicRange", range_) for range_ in source.ranges(at, to)])
             at = to
         source.close()
         return end

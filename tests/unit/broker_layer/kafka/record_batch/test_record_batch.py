@@ -52,7 +52,7 @@ def numbered(found: Sequence[Content], base: int = 0) -> list[Record]:
 
 
 def one_batch(kind: Compression = Compression.NONE, count: int = 3) -> bytearray:
-    records = [Record(each, 1000 + each, b"key", b"value" * 20) for each in range(count)]
+    records = [Record(number, 1000 + number, b"key", b"value" * 20) for number in range(count)]
     return build_batch(records, compression=kind)
 
 
@@ -74,9 +74,9 @@ def test_library_parses_built_batches(kind: Compression, found: list[Content], b
         assert theirs is not None
         assert theirs.validate_crc()
         assert [
-            (each.offset, each.timestamp, each.key, each.value, tuple(each.headers))
-            for each in theirs
-        ] == [tuple(each) for each in records]
+            (their.offset, their.timestamp, their.key, their.value, tuple(their.headers))
+            for their in theirs
+        ] == [tuple(record) for record in records]
 
 
 @given(found=st.lists(contents, min_size=1, max_size=12), packed=st.sampled_from([0, 1]))
@@ -105,7 +105,7 @@ def test_batches_of_library_are_parsed(found: list[Content], packed: int) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_large_batches_of_every_compression(kind: Compression) -> None:
-    records = [Record(each, each, None, bytes([each % 251]) * 997) for each in range(500)]
+    records = [Record(number, number, None, bytes([number % 251]) * 997) for number in range(500)]
     batch = build_batch(records, compression=kind)
     assert list(parse_records(batch, bytes_max=BYTES_MAX)) == records
     with pytest.raises(DecompressionTooLargeError) as raised:
@@ -164,7 +164,9 @@ def test_raw_and_xerial_snappy() -> None:
     plain = bytes(one_batch()[HEADER_BYTES:])
     raw = with_records(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(plain)), 3)
     struct.pack_into(">i", raw, 23, 2)
-    assert [each.value for each in parse_records(raw, bytes_max=BYTES_MAX)] == [b"value" * 20] * 3
+    assert [record.value for record in parse_records(raw, bytes_max=BYTES_MAX)] == [
+        b"value" * 20
+    ] * 3
 
 
 def test_blocks_of_xerial_snappy_are_limited_in_number() -> None:
@@ -205,12 +207,12 @@ def test_place_and_stamp() -> None:
     check_whole(batch, stamped)
     assert stamped.uses_append_time
     found = list(parse_records(batch, bytes_max=BYTES_MAX))
-    assert [each.timestamp_ms for each in found] == [99_999] * 3
-    assert [each.offset for each in found] == [2**40 + each for each in range(3)]
+    assert [record.timestamp_ms for record in found] == [99_999] * 3
+    assert [record.offset for record in found] == [2**40 + number for number in range(3)]
     theirs = MemoryRecords(bytes(batch)).next_batch()
     assert theirs is not None
     assert theirs.validate_crc()
-    assert {each.timestamp for each in theirs} == {99_999}
+    assert {their.timestamp for their in theirs} == {99_999}
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**31 - 1))

@@ -98,5 +98,5 @@ def test_ends_match_naive_twin(leaderships: list[tuple[int, int]], asked: int) -
         assert answer == (-1, -1)
         return
     known = [each for each in began if each <= asked]
-    end_offset = sum(1 for each in records if each <= asked)
+    end_offset = sum(1 for record in records if record <= asked)
     assert answer == (known[-1] if known else asked, end_offset)

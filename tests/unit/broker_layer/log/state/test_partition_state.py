@@ -279,7 +279,7 @@ def test_older_half_of_many_aborted_transactions_is_left_to_a_state_entry(
     assert pages[2].older is not None
     assert pages[2].older.end_offset == markers[4]
     kept = image(log.state)
-    assert [each.last_offset for each in kept.aborted] == markers[6:]
+    assert [transaction.last_offset for transaction in kept.aborted] == markers[6:]
     for entry_id, data in enumerate(log.entries):
         if is_state_entry(data):
             replayed = image(log.replayed(LEDGER, entry_id))
@@ -398,7 +398,7 @@ def test_replay_of_two_ledgers() -> None:
     log.roll(LedgerId(8))
     log.write(Producer(5, 0, 1))
     state = PartitionState.from_state_entry(log.ledgers[LEDGER][0], LEDGER, EntryId(0))
-    assert [each.base_sequence for each in replay(state, log.ledgers[LEDGER][1:], 1)] == [0]
+    assert [header.base_sequence for header in replay(state, log.ledgers[LEDGER][1:], 1)] == [0]
     state.begin_ledger(LedgerId(8))
-    assert [each.base_sequence for each in replay(state, log.ledgers[LedgerId(8)], 0)] == [1]
+    assert [header.base_sequence for header in replay(state, log.ledgers[LedgerId(8)], 0)] == [1]
     assert image(state) == image(log.state)

@@ -44,9 +44,9 @@ def code(verdict: BatchVerdict) -> ErrorCode:
 def after(*headers: RecordBatchHeader) -> ProducerStates:
     """Return the states after batches that were appended at offsets 100, 200, ..."""
     made = states()
-    for position, each in enumerate(headers, 1):
-        assert made.check(each, is_log_empty=False) == Accept()
-        made.apply(each, 100 * position, NOW)
+    for position, batch_header in enumerate(headers, 1):
+        assert made.check(batch_header, is_log_empty=False) == Accept()
+        made.apply(batch_header, 100 * position, NOW)
     return made
 
 
@@ -145,7 +145,7 @@ def test_refused_sequence_names_expected_one() -> None:
     refusals = [states().check(late, is_log_empty=True)]
     refusals += [after(header(0)).check(late._replace(producer_epoch=1), is_log_empty=False)]
     refusals += [after(header(0)).check(late, is_log_empty=False)]
-    texts = [each.text for each in refusals if isinstance(each, BatchRefused)]
+    texts = [refusal.text for refusal in refusals if isinstance(refusal, BatchRefused)]
     assert texts == [
         "producer 5 in epoch 0 sent sequence 3; expected 0",
         "producer 5 in epoch 1 sent sequence 3; expected 0",
@@ -236,7 +236,10 @@ def test_known_producer_awaits_nothing() -> None:
 def test_new_epoch_after_largest_sequence_begins_new_run() -> None:
     made = after(header(LAST, epoch=0), header(0, epoch=1))
     ((_, state),) = made.snapshot()
-    assert (state.run_length, [each.base_offset for each in state.recent]) == (1, [200])
+    assert (state.run_length, [recent_batch.base_offset for recent_batch in state.recent]) == (
+        1,
+        [200],
+    )
     assert made.check(header(1, epoch=1), is_log_empty=False) == Accept()
 
 

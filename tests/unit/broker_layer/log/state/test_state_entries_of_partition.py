@@ -87,4 +87,4 @@ def test_replayed_state_entry_is_cut_at_log_start() -> None:
     state.drop_below(3)
     state.replay(EntryId(1), log.entries[-1], NOW)
     assert state.epochs == EpochTable((EpochStart(6, 3),))
-    assert [each.producer_id for each in state.aborted_in(0, 4, 4)] == [6]
+    assert [transaction.producer_id for transaction in state.aborted_in(0, 4, 4)] == [6]

@@ -61,9 +61,9 @@ epochs = st.lists(
 
 
 def _in_order(points: list[IndexPoint]) -> tuple[IndexPoint, ...]:
-    entry_ids = sorted(each.entry_id for each in points)
-    offsets = sorted(each.base_offset for each in points)
-    times = (each.max_timestamp_before_ms for each in points)
+    entry_ids = sorted(point.entry_id for point in points)
+    offsets = sorted(point.base_offset for point in points)
+    times = (point.max_timestamp_before_ms for point in points)
     return tuple(map(IndexPoint, entry_ids, offsets, times))
 
 

@@ -67,7 +67,7 @@ def test_all_aborted_transactions_in_range_are_found() -> None:
         index.end(producer_id, producer_id * 10 + 5, is_aborted=True)
     for end_offset, expected in ((10, []), (11, [1]), (21, [1, 2]), (36, [1, 2, 3])):
         found = index.aborted_in(0, end_offset, 40)
-        assert [each.producer_id for each in found] == expected
+        assert [transaction.producer_id for transaction in found] == expected
 
 
 def test_aborted_transaction_overlapping_range_is_found() -> None:
@@ -113,15 +113,18 @@ class Twin:
     transactions: list[tuple[int, int, int | None, bool]] = field(default_factory=list)
 
     def begin(self, producer: int, offset: int) -> None:
-        if not any(each[0] == producer and each[2] is None for each in self.transactions):
+        if not any(
+            transaction[0] == producer and transaction[2] is None
+            for transaction in self.transactions
+        ):
             self.transactions.append((producer, offset, None, False))
 
     def end(self, producer: int, offset: int, *, is_aborted: bool) -> None:
         self.transactions = [
-            (each[0], each[1], offset, is_aborted)
-            if each[0] == producer and each[2] is None
-            else each
-            for each in self.transactions
+            (transaction[0], transaction[1], offset, is_aborted)
+            if transaction[0] == producer and transaction[2] is None
+            else transaction
+            for transaction in self.transactions
         ]
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -178,4 +181,6 @@ def test_transactions_match_naive_twin(
         found = index.aborted_in(first, end, high_watermark)
         expected = twin.aborted_in(first, end, high_watermark) if first < end else []
         if first < end:
-            assert [(each.producer_id, each.first_offset) for each in found] == expected
+            assert [
+                (transaction.producer_id, transaction.first_offset) for transaction in found
+            ] == expected

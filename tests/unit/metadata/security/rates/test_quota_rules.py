@@ -26,8 +26,8 @@ LEVELS: list[tuple[Names, tuple[str | None, str | None]]] = [
 
 def quotas_of(*names: Names, key: QuotaKey = KEY) -> QuotaSet:
     quotas = QuotaSet()
-    for number, each in enumerate(names):
-        quotas.put(entity_of(each), {key: float(number + 1)})
+    for number, sequence in enumerate(names):
+        quotas.put(entity_of(sequence), {key: float(number + 1)})
     return quotas
 
 

@@ -47,7 +47,10 @@ class Reader:
     ) -> AsyncIterator[list[SimpleNamespace]]:
         assert timeout > 0
         self.read_ids += range(first, last + 1)
-        yield [SimpleNamespace(id=each, data=b"<b>%d\n" % each) for each in range(first, last + 1)]
+        yield [
+            SimpleNamespace(id=number, data=b"<b>%d\n" % number)
+            for number in range(first, last + 1)
+        ]
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +68,8 @@ def use(monkeypatch: pytest.MonkeyPatch, reader: Reader) -> None:
 
 def events_of(text: str) -> list[dict[str, str]]:
     """Return the fields of each event."""
-    blocks = [each for each in text.split("\n\n") if each.startswith("event:")]
-    return [dict(line.split(": ", 1) for line in each.split("\n")) for each in blocks]
+    blocks = [part for part in text.split("\n\n") if part.startswith("event:")]
+    return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
 
 
 async def events(query: str = "", **headers: str) -> list[dict[str, str]]:
@@ -92,7 +95,7 @@ async def test_new_entries_until_the_ledger_is_closed(monkeypatch: pytest.Monkey
     assert [each["id"] for each in value["entries"]] == list(range(21, 31))
     assert value["entries"][0] == {"id": 21, "text": "<b>21\n", "length": 6, "cut": False}
     assert value["skipped"] == 0
-    assert [each["id"] for each in json.loads(second["data"])["entries"]] == [31, 32]
+    assert [load["id"] for load in json.loads(second["data"])["entries"]] == [31, 32]
     assert second["id"] == "32"
     assert end == {"event": "end", "data": "The ledger is closed: its last entry is 32."}
 
@@ -112,7 +115,7 @@ async def test_entries_that_come_too_fast_are_counted_and_not_read(
 async def test_a_browser_that_comes_back_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Reader(30))
     first, _ = await events("?after=3", Last_Event_ID="28")
-    assert [each["id"] for each in json.loads(first["data"])["entries"]] == [29, 30]
+    assert [load["id"] for load in json.loads(first["data"])["entries"]] == [29, 30]
     use(monkeypatch, Reader(30))
     first, _ = await events("?after=29&as=hex")
     (entry,) = json.loads(first["data"])["entries"]

@@ -29,8 +29,8 @@ def test_other_text_is_no_time(text: str) -> None:
 
 def test_what_the_plan_shows_is_committed() -> None:
     plan = [OffsetChange(Place("t", 1), 5, 7), OffsetChange(Place("a.b-c_d", 0), -1, 0)]
-    form = {each.field: str(each.after) for each in plan} | {"form_token": "x"}
-    assert changes_in(form) == {each.place: each.after for each in plan}
+    form = {change.field: str(change.after) for change in plan} | {"form_token": "x"}
+    assert changes_in(form) == {change.place: change.after for change in plan}
 
 
 @pytest.mark.parametrize(

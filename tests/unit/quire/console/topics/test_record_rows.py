@@ -53,7 +53,7 @@ def test_markers_and_incomplete_batches_are_left_out() -> None:
     batch = bytes(build_batch([Record(5, 1_000, None, b"a"), Record(6, 3_000, None, b"b")]))
     marker = bytearray(build_control_batch(ControlKind.COMMIT, 1, 0, 0, 2_000))
     data = batch + bytes(marker) + batch[:-1]
-    assert [[each.offset for each in records] for _, records in batches_of(data)] == [[5, 6]]
+    assert [[record.offset for record in records] for _, records in batches_of(data)] == [[5, 6]]
     assert next_offset_of(batch) == 7
     assert next_offset_of(batch[:-1]) is None
     assert first_time_ms(batch, 6) == 3_000

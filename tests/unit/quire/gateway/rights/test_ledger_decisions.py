@@ -169,7 +169,7 @@ def test_who_may_change_a_ledger(change: Change) -> None:
 
 
 def change_named(name: str) -> Change:
-    return next(each for each in CHANGES if each.name == name)
+    return next(change for change in CHANGES if change.name == name)
 
 
 def test_a_refusal_names_the_role() -> None:

@@ -75,11 +75,11 @@ def test_secret_user_and_mechanism_decide() -> None:
 )
 def test_its_salt_looks_like_those_of_a_tool(form: CredentialForm, sizes: set[int]) -> None:
     decoys = Decoys(SECRET, CredentialForms([form]))
-    made = [decoys.credential(name, each) for name in NAMES for each in ScramMechanism]
-    assert len({each.salt for each in made}) == len(made)
-    assert {len(each.salt) for each in made} <= sizes
-    assert {each.iterations for each in made} == {form.iterations}
-    is_text = all(re.fullmatch(rb"[0-9a-z]+", each.salt) for each in made)
+    made = [decoys.credential(name, mechanism) for name in NAMES for mechanism in ScramMechanism]
+    assert len({scram_credential.salt for scram_credential in made}) == len(made)
+    assert {len(scram_credential.salt) for scram_credential in made} <= sizes
+    assert {scram_credential.iterations for scram_credential in made} == {form.iterations}
+    is_text = all(re.fullmatch(rb"[0-9a-z]+", scram_credential.salt) for scram_credential in made)
     assert is_text == form.is_text
 
 
@@ -100,7 +100,9 @@ def test_a_form_of_more_users_is_chosen_more_often() -> None:
 def test_both_mechanisms_have_one_form() -> None:
     decoys = Decoys(SECRET)
     for name in NAMES:
-        first, second = (form_of(decoys.credential(name, each)) for each in ScramMechanism)
+        first, second = (
+            form_of(decoys.credential(name, mechanism)) for mechanism in ScramMechanism
+        )
         assert first == second
 
 

@@ -9,7 +9,7 @@ from tests.support.security.token_parts import ec_jwk, encode, jwks, number, rsa
 
 def test_keys_have_the_algorithms_of_their_kind() -> None:
     keys = parse_jwks(jwks(rsa_jwk(), ec_jwk("P-256"), ec_jwk("P-384"), ec_jwk("P-521")))
-    assert [(each.kid, each.algorithms) for each in keys] == [
+    assert [(key.kid, key.algorithms) for key in keys] == [
         ("rsa-1", RSA_ALGORITHMS),
         ("P-256", ("ES256",)),
         ("P-384", ("ES384",)),

@@ -144,9 +144,9 @@ async def test_an_unknown_user_costs_the_same_work() -> None:
             error = await failure(server(), f"\0{user}\0wrong".encode())
         assert error.text == REFUSED
         costs[user] = done
-    work = [(each, 0) for each in ScramMechanism]
-    for each in ScramMechanism:
-        work += [(each, ITERATIONS), (each, ITERATIONS_MAX - ITERATIONS)]
+    work = [(scram_mechanism, 0) for scram_mechanism in ScramMechanism]
+    for scram_mechanism in ScramMechanism:
+        work += [(scram_mechanism, ITERATIONS), (scram_mechanism, ITERATIONS_MAX - ITERATIONS)]
     assert costs["user"] == costs["mallory"] == work
 
 

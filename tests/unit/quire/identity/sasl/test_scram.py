@@ -54,7 +54,7 @@ def final(
     """Return a client's last message, made here again from the RFC's definitions; `nonce` replaces
     the one of the challenge.
     """
-    fields = dict(each.split("=", 1) for each in challenge.decode().split(","))
+    fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
     salt, iterations = base64.b64decode(fields["s"]), int(fields["i"])
     key = client_key(mechanism, salted_password(mechanism, password, salt, iterations))
     bare = first.decode().split(",", 2)[2]
