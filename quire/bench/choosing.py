@@ -2,9 +2,10 @@
 
 NEEDS says what a configuration must do for each need, and which figure decides.
 
-Invariants: pure; configurations are compared at the same rate only; a difference within the spread
-never decides; one run of a figure that varies never decides; a configuration with a failed run, or
-for comparison only, is never chosen; each sentence names the figure, its scenario and its spread.
+Invariants: pure; nothing is chosen from runs of a busy machine or of a late generator;
+configurations are compared at the same rate only; a difference within the spread never decides; one
+run of a figure that varies never decides; a configuration with a failed run, or for comparison
+only, is never chosen; each sentence names the figure, its scenario and its spread.
 
 Source: docs/which-quorum.md, "Which to choose", "The recommendation".
 """
@@ -15,12 +16,14 @@ from enum import StrEnum
 from typing import Any, Final
 
 from quire.bench import configurations, figures
-from quire.bench.comparison import Comparison
+from quire.bench.comparison import LOAD, Comparison
 from quire.bench.figures import Spread, Verdict, verdicts
 from quire.bench.results import FailedRun, RunResult
 
 ONE_BOOKIE_FAILS: Final = ("slow-bookie", "slow-network", "paused-bookie", "killed-bookie")
 """Scenarios in which one bookie fails, or is slow."""
+LATE_MS_MAX: Final = 50.0
+"""Delay of the load generator above which its latencies are its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,8 @@ class Outcome(StrEnum):
     ONE_RUN = "one run: spread unknown"
     NONE_MEETS = "no configuration meets the need"
     NOT_MEASURED = "not measured"
+    TOO_FEW = "too few appends"
+    DOUBTFUL = "not decided: the machine was not calm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +206,31 @@ class Recommendation:
 def recommend(
     comparison: Comparison, needs: Sequence[ReplicationNeed] = NEEDS
 ) -> list[Recommendation]:
-    """Return the choice for each need, in order."""
+    """Return the choice for each need, in order; none is made while there are doubts."""
+    if doubts(comparison):
+        return [Recommendation(need, Outcome.DOUBTFUL) for need in needs]
     return [_for_need(comparison, need) for need in needs]
+
+
+def doubts(comparison: Comparison) -> list[str]:
+    """Say why the figures show the machine rather than the configurations; empty if they do not."""
+    said = []
+    load, cores = comparison.machine.get(LOAD), comparison.machine.get("cores", "")
+    if load and cores.isdecimal() and float(load.split()[0]) > int(cores):
+        said.append(
+            f"The machine was busy when the runs began: a load average of {load.split()[0]} on "
+            f"{cores} cores. Run it again with nothing else running."
+        )
+    runs = [run for run in comparison.runs if isinstance(run, RunResult)]
+    late = [run for run in runs if run.late_ms_max > LATE_MS_MAX]
+    if late:
+        worst_run = max(late, key=lambda run: run.late_ms_max)
+        said.append(
+            f"The load generator itself was late in {len(late)} of {len(runs)} runs, by up to "
+            f"{worst_run.late_ms_max:,.0f} ms ({worst_run.cell.scenario}, "
+            f"{title_of(worst_run.cell.configuration)}). Use a lower --rate, or a faster machine."
+        )
+    return said
 
 
 def _for_need(comparison: Comparison, need: ReplicationNeed) -> Recommendation:
@@ -220,7 +248,11 @@ def _for_need(comparison: Comparison, need: ReplicationNeed) -> Recommendation:
         return Recommendation(need, Outcome.NONE_MEETS, refused=tuple(refused))
     steps: list[Step] = []
     for measure in need.measures:
-        steps.append(_step(comparison, measure, names))
+        step = _step(comparison, measure, names)
+        if len(step.found) < len(names):
+            lacking = tuple(name for name in names if name not in step.found)
+            return Recommendation(need, Outcome.TOO_FEW, lacking, (*steps, step), tuple(refused))
+        steps.append(step)
         names = list(steps[-1].left)
         if len(names) == 1 or not steps[-1].has_spread:
             break
@@ -289,6 +321,8 @@ ANSWERS: Final = {
     Outcome.ONE_RUN: "not decided",
     Outcome.NONE_MEETS: "none of these configurations",
     Outcome.NOT_MEASURED: "not measured",
+    Outcome.TOO_FEW: "not measured",
+    Outcome.DOUBTFUL: "not decided",
 }
 COSTS: Final = (
     ("copies", ("steady", "killed-bookie", "two-failures")),
@@ -307,6 +341,8 @@ class Advice:
 
     title: str
     answer: str
+    rule: str
+    """Whose rule the chosen configuration is; empty unless one is chosen."""
     reason: str
     cost: str = ""
     left_out: str = ""
@@ -315,9 +351,9 @@ class Advice:
 def advise(comparison: Comparison, recommendation: Recommendation) -> Advice:
     """Say what a recommendation says."""
     chosen = recommendation.chosen
-    answer = ANSWERS.get(recommendation.outcome, "")
+    answer, rule = ANSWERS.get(recommendation.outcome, ""), ""
     if recommendation.outcome is Outcome.CHOSEN:
-        answer = title_of(chosen[0])
+        answer, rule = title_of(chosen[0]), configurations.BY_NAME[chosen[0]].rule
     elif recommendation.outcome is Outcome.TIE:
         answer = f"{_either(chosen)} ({answer})"
     cost = _costs(comparison, chosen[0]) if recommendation.outcome is Outcome.CHOSEN else ""
@@ -327,6 +363,7 @@ def advise(comparison: Comparison, recommendation: Recommendation) -> Advice:
     return Advice(
         recommendation.need.title,
         answer,
+        rule,
         _reason(recommendation),
         f"What it costs: {cost}." if cost else "",
         f"Left out: {refused}." if refused else "",
@@ -377,6 +414,14 @@ def _reason(recommendation: Recommendation) -> str:
         return f"Run `quire bench compare --scenarios {names}` with the same --out."
     if recommendation.outcome is Outcome.NONE_MEETS:
         return "Each has a reason against it."
+    if recommendation.outcome is Outcome.DOUBTFUL:
+        return ""
+    if recommendation.outcome is Outcome.TOO_FEW:
+        figure = figures.BY_NAME[recommendation.steps[-1].measure.figure]
+        return (
+            f"The runs have too few appends for {figure.title}: use a longer --seconds or a higher "
+            "--rate."
+        )
     steps = recommendation.steps
     if recommendation.outcome is Outcome.ONE_RUN:
         best, last = recommendation.chosen[0], steps[-1]

@@ -13,6 +13,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -30,6 +31,7 @@ MACHINE_NAME: Final = "machine.json"
 RUNS_PATTERN: Final = "*--*--*--*.json"
 LOCK_NAME: Final = "lock"
 SAME_S: Final = 1e-6
+LOAD: Final = "load average at the start"
 
 ParsedT = TypeVar("ParsedT")
 
@@ -168,16 +170,19 @@ def _in_order(names: Sequence[str], catalogue: Iterable[str]) -> list[str]:
     return [name for name in catalogue if name in names]
 
 
-def describe_machine() -> dict[str, str]:
-    """Return facts by name."""
+def describe_machine(release: str, command: str) -> dict[str, str]:
+    """Return facts by name: when, by which release and command, and on which machine."""
     facts = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "release": release,
+        "command": command,
         "system": f"{platform.system()} {platform.release()}",
         "processor": processor(),
         "cores": str(os.cpu_count() or "unknown"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     if hasattr(os, "getloadavg"):
-        facts["load average at the start"] = " ".join(f"{each:.2f}" for each in os.getloadavg())
+        facts[LOAD] = " ".join(f"{each:.2f}" for each in os.getloadavg())
     return facts
 
 

@@ -25,6 +25,8 @@ class Configuration:
     title: str
     """Name in words, for pages and sentences."""
     says: str
+    rule: str
+    """Whose rule it is."""
     quorum: Quorum
     config: ClientConfig = field(default_factory=ClientConfig)
     is_for_use: bool = True
@@ -37,18 +39,21 @@ CONFIGURATIONS: Final = (
         name="all-of-3",
         title="all of 3",
         says="3 replicas, all acknowledge; failed ones are replaced",
+        rule="BookKeeper, AQ = WQ",
         quorum=Quorum.all(3),
     ),
     Configuration(
         name="majority-3",
         title="majority of 3",
         says="3 replicas, 2 acknowledge; failed ones are replaced",
+        rule="BookKeeper, AQ < WQ",
         quorum=Quorum.majority(3),
     ),
     Configuration(
         name="fixed-majority-5",
         title="fixed majority of 5",
         says="5 replicas, 3 acknowledge; never replaced, as in a Raft group",
+        rule="a Raft group",
         quorum=Quorum.majority(5),
         config=FIXED,
         is_for_use=False,
@@ -57,18 +62,21 @@ CONFIGURATIONS: Final = (
         name="4-of-4-ack-3",
         title="3 of 4",
         says="4 replicas, 3 acknowledge; failed ones are replaced",
+        rule="BookKeeper, AQ < WQ",
         quorum=Quorum(4, 4, 3),
     ),
     Configuration(
         name="all-of-2",
         title="all of 2",
         says="2 replicas, both acknowledge; failed ones are replaced",
+        rule="BookKeeper, AQ = WQ",
         quorum=Quorum.all(2),
     ),
     Configuration(
         name="fixed-2",
         title="fixed 2",
         says="2 replicas, both acknowledge; never replaced",
+        rule="primary and backup",
         quorum=Quorum.all(2),
         config=FIXED,
         is_for_use=False,
@@ -77,18 +85,21 @@ CONFIGURATIONS: Final = (
         name="in-sync-3",
         title="in-sync set of 3, min 2",
         says=f"3 replicas, all in sync acknowledge, at least 2; lag at most {IN_SYNC_LAG_S:g} s",
+        rule="Kafka, acks=all",
         quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
     ),
     Configuration(
         name="in-sync-3-min-1",
         title="in-sync set of 3, min 1",
         says="the same, but one in sync is enough: an acknowledged entry may have one copy",
+        rule="Kafka, acks=all",
         quorum=Quorum.in_sync(3, 1, replica_lag_time_max=IN_SYNC_LAG_S),
     ),
     Configuration(
         name="in-sync-3-messages",
         title="in-sync set, by messages",
         says=f"as in-sync-3, and lag at most {IN_SYNC_LAG_MESSAGES:,} entries, as in old Kafka",
+        rule="Kafka before 0.9",
         quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
         config=ClientConfig(replica_lag_messages_max=IN_SYNC_LAG_MESSAGES),
         is_for_use=False,

@@ -80,8 +80,11 @@ class Figure:
     """Whether it follows from the configuration, so that one run decides."""
 
 
-def _quantile_ms(share: float) -> Callable[[RunResult], float]:
-    return lambda run: run.latency.quantile_us(share) / 1e3
+def _quantile_ms(share: float) -> Callable[[RunResult], float | None]:
+    def quantile_ms(run: RunResult) -> float | None:
+        return run.latency.quantile_us(share) / 1e3 if run.latency.carries(share) else None
+
+    return quantile_ms
 
 
 def _longest_change_ms(run: RunResult) -> float | None:

@@ -24,6 +24,8 @@ NOTICES: Final = ("BookieSuspected", "BookieDeparted", "BookieUnreachable", "Boo
 """Client events that show that a failure was noticed."""
 CHANGE: Final = "EnsembleChanged"
 SIGNIFICANT_DIGITS: Final = 3
+TAIL_VALUES_MIN: Final = 10
+"""Values that must lie above a quantile for it to mean anything."""
 VALUE_MAX_US: Final = 3_600_000_000
 """Maximum value, one hour; a greater value is recorded as this."""
 _LINEAR_BITS: Final = 11
@@ -103,6 +105,10 @@ class Histogram:
             if passed >= rank:
                 return min(greatest_in(bucket), self.max_us)
         return 0
+
+    def carries(self, share: float) -> bool:
+        """Return whether enough values lie above a quantile for it to mean anything."""
+        return round(self.count * (1.0 - share), 6) >= TAIL_VALUES_MIN
 
     def buckets(self) -> Iterator[tuple[int, int]]:
         """Yield (greatest value of a bucket, number of values in it), ascending."""

@@ -28,6 +28,11 @@ SEGMENT_MIN: Final = 4.0
 NAMES: Final = 170.0
 """Width for the names at the ends of curves."""
 NAME_HEIGHT: Final = 14.0
+HEAD_WIDTH: Final = 400.0
+"""Width of a picture of the first screen: it is legible on a telephone."""
+HEAD_LABELS: Final = 140.0
+HEAD_VALUES: Final = 62.0
+HEAD_ROW: Final = 34.0
 QUANTILE_END: Final = 4.6
 """Place of the longest append on an axis on which 99.99 % is at 4."""
 QUANTILE_TICKS: Final = (
@@ -57,6 +62,79 @@ class Chart:
     table: Table
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two values of a configuration: without a fault, and with it."""
+
+    label: str
+    rule: str
+    """Whose rule it is."""
+    calm: float | None
+    faulty: float | None
+
+
+def pairs(
+    name: str,
+    title: str,
+    headings: tuple[str, str],
+    rows: Sequence[Pair],
+    *,
+    unit: str = "",
+    digits: int = 0,
+) -> Chart:
+    """Draw a row for each configuration: a ring where it stands without a fault, a disk with it,
+    and the second value as text. Milliseconds are on a log axis.
+    """
+    is_log = unit == "ms"
+    values = [value for row in rows for value in (row.calm, row.faulty) if value is not None]
+    least, most = min(values, default=1.0), max(values, default=1.0)
+    height = TOP + HEAD_ROW * len(rows) + 26
+    end = HEAD_WIDTH - HEAD_VALUES
+    if is_log:
+        ticks = svg.decades(max(LEAST_MS, least), max(LEAST_MS, most))
+    else:
+        ticks = svg.steps(max(1.0, most), 4)
+    low, high = ticks[0], ticks[-1]
+    across = svg.Scale(low, high, HEAD_LABELS, end - 10, is_log=is_log)
+    parts = []
+    for tick in ticks:
+        label = f"{tick:,g} {unit}".rstrip() if tick in (low, high) else f"{tick:,g}"
+        parts.append(svg.line(across(tick), TOP, across(tick), height - 24, "grid"))
+        parts.append(svg.text(across(tick), height - 8, label, css="tick", anchor="middle"))
+    for number, row in enumerate(rows):
+        middle = TOP + HEAD_ROW * number + HEAD_ROW / 2
+        parts.append(svg.text(0, middle, row.label, css="label"))
+        parts.append(svg.text(0, middle + 12, row.rule, css="rule"))
+        parts += _pair(row, across, middle)
+        shown = _shown(row.calm if row.faulty is None else row.faulty, digits)
+        value = f"{shown} {unit}".rstrip()
+        parts.append(svg.text(HEAD_WIDTH, middle + 4, value, css="value", anchor="end"))
+    cells = [
+        (row.label, row.rule, *(_shown(value, digits) for value in (row.calm, row.faulty)))
+        for row in rows
+    ]
+    head = ("configuration", "whose rule", *headings)
+    whole = svg.picture(name, HEAD_WIDTH, height, title, f"{title}, by configuration.", *parts)
+    return Chart(whole, Table(head, tuple(cells)))
+
+
+def _pair(row: Pair, across: svg.Scale, middle: float) -> list[str]:
+    parts = []
+    if row.calm is not None and row.faulty is not None:
+        parts.append(svg.line(across(row.calm), middle, across(row.faulty), middle, "link"))
+    for value, css in ((row.calm, "calm"), (row.faulty, "faulty")):
+        if value is not None:
+            place: svg.Attributes = {"cx": across(value), "cy": middle, "r": 5, "class": css}
+            parts.append(svg.element("circle", place))
+    return parts
+
+
+def _shown(value: float | None, digits: int) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.{digits}f}" if value >= 0 else "data lost"
+
+
 def quantile_curves(
     name: str, series: Mapping[str, Sequence[tuple[float, float]]], styles: Mapping[str, int]
 ) -> Chart:
@@ -74,8 +152,12 @@ def quantile_curves(
         for label, points in series.items()
     }
     parts += _curves(curves, styles)
-    headings = ("configuration", *(_share_text(share) for share, _ in _longest(series)))
-    rows = tuple((label, *(f"{ms:,.2f}" for _, ms in points)) for label, points in series.items())
+    shares = sorted({share for points in series.values() for share, _ in points})
+    headings = ("configuration", *map(_share_text, shares))
+    rows = tuple(
+        (label, *(_shown(dict(points).get(share), 2) for share in shares))
+        for label, points in series.items()
+    )
     text = "Latency in milliseconds, on a log axis, at each quantile, one line per configuration."
     whole = svg.picture(name, WIDTH, HEIGHT, "Latency quantiles", text, *parts)
     return Chart(whole, Table(headings, rows))
@@ -103,7 +185,10 @@ def latency_over_time(
         parts.append(svg.text(4, top + STRIP / 2, label, css="label"))
         for tick in span[1::2]:
             parts.append(svg.line(LABELS, up(tick), WIDTH - RIGHT, up(tick), "grid"))
-            parts.append(svg.text(LABELS - 4, up(tick) + 3, f"{tick:g}", css="tick", anchor="end"))
+            label_of_tick = f"{tick:g} ms"
+            parts.append(
+                svg.text(LABELS - 4, up(tick) + 3, label_of_tick, css="tick", anchor="end")
+            )
         for count, mark in enumerate(marks.get(label, ()), 1):
             parts += _fault(count, mark, across, top) if mark.at <= seconds else []
         css = f"series s{styles[label]}"
@@ -272,12 +357,6 @@ def _quantile_place(share: float) -> float:
 
 def _share_text(share: float) -> str:
     return "longest, ms" if share >= 1.0 else f"{share * 100:g} %"
-
-
-def _longest(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-) -> Sequence[tuple[float, float]]:
-    return max(series.values(), key=len, default=())
 
 
 def _time_table(

@@ -1,25 +1,34 @@
 """HTML of a comparison: its content, with one section per scenario, and a page of its own that
 needs no other file and no script. The console puts its own page around the content.
 
-Invariants: pure; every text is escaped; every picture has a table below it; the answer is first;
-curves join all repetitions; pictures over time and of zones show the first repetition. Every colour
-has a twin for the dark; rules of the content are below `.report`.
+Invariants: pure; every text is escaped; every picture has a table below it; the first screen has
+the question, the answer and a picture for each reason; curves join all repetitions; pictures over
+time and of zones show the first repetition. Every colour has a twin for the dark; rules of the
+content are below `.report`.
 """
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from statistics import median
 from typing import Final
 
 from quire.bench import configurations, figures, report_charts, scenarios
-from quire.bench.choosing import Advice, advise, recommend, title_of
+from quire.bench.choosing import (
+    ONE_BOOKIE_FAILS,
+    Advice,
+    advise,
+    doubts,
+    recommend,
+    title_of,
+    worst,
+)
 from quire.bench.comparison import Comparison
 from quire.bench.figures import Figure, Spread, Verdict, verdicts
 from quire.bench.measuring import Histogram
-from quire.bench.report_charts import Chart, Table
+from quire.bench.report_charts import Chart, Pair, Table
 from quire.bench.results import CURVE, RunResult
 
 LIGHT: Final = (
@@ -33,12 +42,25 @@ DARK: Final = (
 DASHES: Final = ("none", "7 3", "2 3", "9 3 2 3", "none", "7 3", "2 3", "9 3 2 3", "4 2")
 _RULES: Final = """\
 .report { --ink: #1b1b1b; --paper: #ffffff; --faint: #d5d5d5; --mark: #c00000; --full: #2f7d4f;
-  --ack: #d9962b; --open: #9a9a9a; --best: #dff0e4; max-width: 64rem; }
+  --ack: #d9962b; --open: #9a9a9a; --best: #dff0e4; --soft: #5d6269; --accent: #0b63b0;
+  --warn: #fff3d6; max-width: 72rem; }
 @media (prefers-color-scheme: dark) {
   .report { --ink: #e6e6e6; --paper: #16181b; --faint: #3a3f45; --mark: #ff6b6b; --full: #4fae78;
-    --ack: #f0b54f; --open: #7c7c7c; --best: #1d3a28; } }
-.report figure { margin: 0; }
-.report svg { width: 100%; height: auto; }
+    --ack: #f0b54f; --open: #7c7c7c; --best: #1d3a28; --soft: #a2a8b0; --accent: #6cb3f2;
+    --warn: #3a3016; } }
+.report figure { margin: 0; overflow-x: auto; }
+.report svg { width: 100%; height: auto; min-width: 40rem; }
+.report .three { display: grid; grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr));
+  gap: 1rem 2.5rem; margin: 1.5rem 0 0; }
+.report .three svg { min-width: 0; max-width: 30rem; }
+.report .three h3 { font-size: 1rem; margin: 0; }
+.report .three p { margin: .1rem 0 .3rem; min-height: 2.4em; }
+.report .small, .report .three p, .report details { font-size: 13px; color: var(--soft); }
+.report svg .rule { font-size: 9.5px; fill: var(--soft); } .report svg .value { font-weight: 600; }
+.report .link { stroke: var(--accent); stroke-width: 2; }
+.report .calm { fill: var(--paper); stroke: var(--accent); stroke-width: 2; }
+.report .faulty { fill: var(--accent); stroke: var(--accent); stroke-width: 2; }
+.report .warning { background: var(--warn); padding: .5rem .9rem; border-radius: 4px; }
 .report svg text { fill: var(--ink); font-size: 12px; } .report svg .tick { font-size: 9px; }
 .report .grid { stroke: var(--faint); }
 .report .mark { stroke: var(--mark); stroke-width: 2; stroke-dasharray: 3 2; }
@@ -51,20 +73,24 @@ _RULES: Final = """\
 .report .wide { overflow-x: auto; }
 .report table { border-collapse: collapse; font-size: 13px; margin: .5rem 0 1rem; }
 .report th, .report td { border-bottom: 1px solid var(--faint); padding: .15rem .6rem;
-  text-align: right; }
-.report th:first-child { text-align: left; white-space: nowrap; }
+  text-align: left; vertical-align: top; }
+.report .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.report .wide th:first-child { position: sticky; left: 0; background: var(--paper);
+  min-width: 8rem; max-width: 20rem; }
 .report tbody th { font-weight: normal; }
 .report .best { font-weight: bold; background: var(--best); }
-.report .advice { border-left: 4px solid var(--full); padding: .1rem 0 .1rem .9rem;
-  margin: 1rem 0; }
-.report .advice h3, .report .advice p { margin: .2rem 0; }
-.report .advice h3 { font-weight: normal; font-size: 1.1rem; }
-.report .left-out { font-size: 13px; }
+.report .advice { font-size: 14px; } .report .advice td:nth-child(2) { font-weight: 600; }
+.report .advice .small { font-weight: normal; }
+@media (min-width: 45rem) { .report .advice td:nth-child(2) { white-space: nowrap; } }
+@media (max-width: 45rem) { .report .advice thead { display: none; }
+  .report .advice th, .report .advice td { display: block; border: 0; max-width: none; }
+  .report .advice tr { border-bottom: 1px solid var(--faint); } }
+.report .advice details { margin: .1rem 0; } .report .advice details p { margin: .2rem 0; }
 .report summary { cursor: pointer; }
 """
 PAGE_STYLE: Final = """\
 :root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; padding: 0 1rem; max-width: 64rem;
+body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; padding: 0 1rem; max-width: 72rem;
   color: #1b1b1b; background: #ffffff; }
 @media (prefers-color-scheme: dark) { body { color: #e6e6e6; background: #16181b; } }
 """
@@ -117,7 +143,6 @@ class Section:
     paragraphs: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     charts: tuple[tuple[str, Chart], ...] = ()
-    advice: tuple[Advice, ...] = ()
 
 
 Runs = Mapping[str, Sequence[RunResult]]
@@ -132,7 +157,7 @@ def sections_of(comparison: Comparison) -> list[Section]:
         configuration.title: number
         for number, configuration in enumerate(configurations.CONFIGURATIONS)
     }
-    made = [_answer(comparison), _overview(comparison), _opening(comparison)]
+    made = [_overview(comparison), _opening(comparison)]
     for scenario in comparison.scenarios:
         for rate in comparison.rates:
             runs = {
@@ -147,12 +172,6 @@ def sections_of(comparison: Comparison) -> list[Section]:
     if comparison.failures():
         made.append(_failures(comparison))
     return made
-
-
-def _answer(comparison: Comparison) -> Section:
-    """Return the recommendations, and what is to be known about all figures of the page."""
-    advice = tuple(advise(comparison, recommendation) for recommendation in recommend(comparison))
-    return Section("answer", "What to choose", (MARKS, _spread_text(comparison)), advice=advice)
 
 
 def _spread_text(comparison: Comparison) -> str:
@@ -172,12 +191,14 @@ def _spread_text(comparison: Comparison) -> str:
 
 def _opening(comparison: Comparison) -> Section:
     rows = tuple(
-        (configuration.title, configuration.name, configuration.says)
+        (configuration.title, configuration.name, configuration.rule, configuration.says)
         for configuration in (configurations.BY_NAME[name] for name in comparison.configurations)
     )
-    table = Table(("configuration", "name in commands", "what it is"), rows)
+    table = Table(("configuration", "name in commands", "whose rule", "what it is"), rows)
     tables = (table, Table(("machine", ""), tuple(comparison.machine.items())))
-    return Section("method", "What was compared, and how", METHOD, tables)
+    return Section(
+        "method", "What was compared, and how", (_spread_text(comparison), *METHOD), tables
+    )
 
 
 def _overview(comparison: Comparison) -> Section:
@@ -191,7 +212,7 @@ def _overview(comparison: Comparison) -> Section:
             rows.append((scenario, figure, [figures.summarise(run, figure) for run in runs]))
         unit = f", {figure.unit}" if figure.unit else ""
         tables.append(_table((f"{figure.title}{unit}", *map(title_of, names)), rows))
-    return Section("glance", "At a glance", tables=tuple(tables))
+    return Section("glance", "At a glance", (MARKS,), tuple(tables))
 
 
 def _of_scenario(scenario: str, rate: float, runs: Runs, styles: Mapping[str, int]) -> Section:
@@ -208,7 +229,8 @@ def _of_scenario(scenario: str, rate: float, runs: Runs, styles: Mapping[str, in
     )
     at_quorum = {label: run.at_ack_quorum for label, run in first.items()}
     zones = {label: run.zones for label, run in first.items() if run.zones}
-    says = scenarios.BY_NAME[scenario].says
+    known = scenarios.BY_NAME[scenario]
+    says = known.scaled(seconds / known.seconds).says
     return Section(
         name,
         f"{scenario}: {says}",
@@ -239,7 +261,8 @@ def _curve(runs: Sequence[RunResult]) -> list[tuple[float, float]]:
     whole = Histogram()
     for run in runs:
         whole.merge(run.latency)
-    return [(share, whole.quantile_us(share) / 1e3) for share in CURVE]
+    shares = (share for share in CURVE if share == 1.0 or whole.carries(share))
+    return [(share, whole.quantile_us(share) / 1e3) for share in shares]
 
 
 def _figures_table(runs: Runs) -> Table:
@@ -281,8 +304,8 @@ def _sweep(comparison: Comparison, styles: Mapping[str, int]) -> Section:
             runs = comparison.of("steady", label, rate)
             if runs:
                 reached = median(sum(run.per_second.acked) / run.seconds for run in runs)
-                p99_ms = median(run.latency.quantile_us(0.99) / 1e3 for run in runs)
-                points.append((rate, reached, p99_ms))
+                p99 = figures.summarise(runs, figures.BY_NAME["p99_ms"])
+                points += [(rate, reached, p99.median)] if p99 else []
         if points:
             series[title_of(label)] = points
     chart = report_charts.throughput_against_p99("sweep", series, styles)
@@ -298,7 +321,7 @@ def _failures(comparison: Comparison) -> Section:
     return Section("failures", "Runs that gave no figures", tables=(table,))
 
 
-TITLE: Final = "Ways to replicate a ledger, side by side"
+TITLE: Final = "AQ = WQ, a majority, or Kafka's in-sync set?"
 
 
 def render(comparison: Comparison) -> str:
@@ -313,22 +336,105 @@ def render(comparison: Comparison) -> str:
 
 def content(comparison: Comparison) -> str:
     """Return what is below the title of the page, as HTML that refers to nothing."""
-    answer, *others = sections_of(comparison)
+    others = sections_of(comparison)
     links = "".join(
         f'<li><a href="#{escape(other.name)}">{escape(other.title)}</a></li>' for other in others
     )
     body = "".join(_section(other) for other in others)
-    nav = f'<nav aria-label="Sections"><h2>More</h2><ul>{links}</ul></nav>'
-    return f'<div class="report">{_section(answer)}{nav}{body}</div>'
+    nav = f'<nav aria-label="Sections"><h2>All figures</h2><ul>{links}</ul></nav>'
+    return f'<div class="report">{_first_screen(comparison)}{nav}{body}</div>'
+
+
+def _first_screen(comparison: Comparison) -> str:
+    """Return the answer, and a picture for each reason: speed, safety and cost."""
+    said = doubts(comparison)
+    facts = comparison.machine
+    names = (facts.get(name, "") for name in ("date", "processor"))
+    release, cores, command = (facts.get(name, "") for name in ("release", "cores", "command"))
+    about = [*names, f"{cores} cores" if cores else "", f"Quire {release}" if release else ""]
+    line = escape(", ".join(part for part in about if part))
+    line += f"<br/><code>{escape(command)}</code>" if command else ""
+    warning = "".join(f'<p class="warning">{_prose(text)}</p>' for text in said)
+    answer = "" if said else _answer(comparison)
+    pictures = "".join(_reason(title, says, chart) for title, says, chart in _reasons(comparison))
+    return (
+        f'<section id="answer"><p class="small">{line}</p>{warning}{answer}'
+        f'<div class="three">{pictures}</div></section>\n'
+    )
+
+
+def _answer(comparison: Comparison) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("you want", "choose", "because"))
+    rows = "".join(
+        _advice(advise(comparison, recommendation)) for recommendation in recommend(comparison)
+    )
+    inside = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="wide"><table class="advice">{inside}</table></div>'
+
+
+def _reasons(comparison: Comparison) -> Iterator[tuple[str, str, Chart]]:
+    """Yield heading, explanation and picture of each reason to choose."""
+    slow = [name for name in ONE_BOOKIE_FAILS if name in comparison.scenarios]
+    killed = [name for name in ("two-failures", "killed-bookie") if name in comparison.scenarios][
+        :1
+    ]
+    headings = ("no fault", "with the fault")
+    yield (
+        "How slow are appends while one replica fails?",
+        f"p99. Ring: no fault. Disk: the worst of {', '.join(slow) or '(none was run)'}.",
+        report_charts.pairs(
+            "reason-speed",
+            "p99 of appends in milliseconds, on a log axis",
+            headings,
+            _pairs(comparison, "p99_ms", slow),
+            unit="ms",
+            digits=1,
+        ),
+    )
+    yield (
+        "How many bookies may be lost without losing data?",
+        f"Ring: no fault. Disk: after {killed[0] if killed else '(none was run)'}, unrepaired.",
+        report_charts.pairs(
+            "reason-safety",
+            "Bookies that may be lost without a loss",
+            headings,
+            _pairs(comparison, "losable", killed),
+        ),
+    )
+    yield (
+        "What does it cost?",
+        "Bytes written to disks per entry, without a fault.",
+        report_charts.pairs(
+            "reason-cost",
+            "Bytes written to disks per entry",
+            headings,
+            _pairs(comparison, "written", ()),
+        ),
+    )
+
+
+def _pairs(comparison: Comparison, figure: str, faults: Sequence[str]) -> list[Pair]:
+    """Return a figure of each configuration in `steady`, and its worst value in some scenarios."""
+    pairs = []
+    for name in comparison.configurations:
+        known = configurations.BY_NAME.get(name)
+        calm = worst(comparison, ("steady",), name, figure)
+        faulty = worst(comparison, faults, name, figure)
+        medians = (evidence.spread.median if evidence else None for evidence in (calm, faulty))
+        pairs.append(Pair(title_of(name), known.rule if known else "", *medians))
+    return pairs
+
+
+def _reason(title: str, says: str, chart: Chart) -> str:
+    return f"<div><h3>{escape(title)}</h3><p>{escape(says)}</p>{_figure(chart)}</div>"
 
 
 def _section(section: Section) -> str:
-    advice = "".join(_advice(each) for each in section.advice)
     paragraphs = "".join(f"<p>{_prose(text)}</p>" for text in section.paragraphs)
     tables = "".join(_table_html(table) for table in section.tables)
     charts = "".join(_chart(title, chart) for title, chart in section.charts)
     head = f'<section id="{escape(section.name)}"><h2>{escape(section.title)}</h2>'
-    return f"{head}{advice}{paragraphs}{tables}{charts}</section>\n"
+    return f"{head}{paragraphs}{tables}{charts}</section>\n"
 
 
 def _prose(text: str) -> str:
@@ -337,26 +443,37 @@ def _prose(text: str) -> str:
 
 
 def _advice(advice: Advice) -> str:
-    lines = "".join(f"<p>{_prose(text)}</p>" for text in (advice.reason, advice.cost) if text)
-    if advice.left_out:
-        lines += f'<p class="left-out">{escape(advice.left_out)}</p>'
-    title = f"{escape(advice.title)}: <strong>{escape(advice.answer)}</strong>"
-    return f'<div class="advice"><h3>{title}</h3>{lines}</div>'
+    more = "".join(f"<p>{_prose(text)}</p>" for text in (advice.cost, advice.left_out) if text)
+    details = f"<details><summary>Details</summary>{more}</details>"
+    return (
+        f'<tr><th scope="row">{escape(advice.title)}</th>'
+        f'<td>{escape(advice.answer)}<div class="small">{escape(advice.rule)}</div></td>'
+        f"<td>{_prose(advice.reason)}{details if more else ''}</td></tr>"
+    )
 
 
 def _chart(title: str, chart: Chart) -> str:
+    return f"<h3>{escape(title)}</h3>{_figure(chart)}"
+
+
+def _figure(chart: Chart) -> str:
     table = f"<details><summary>The same as a table</summary>{_table_html(chart.table)}</details>"
-    return f"<h3>{escape(title)}</h3><figure>{chart.picture}</figure>{table}"
+    return f"<figure>{chart.picture}</figure>{table}"
 
 
 def _table_html(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in table.headings)
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.headings)
+    numbers = [bool(cells) and all(map(_is_number, cells)) for cells in columns]
+    head = "".join(
+        f'<th scope="col"{_NUMBER if is_number else ""}>{escape(heading)}</th>'
+        for heading, is_number in zip(table.headings, numbers, strict=True)
+    )
     rows = "".join(
         f'<tr><th scope="row">{escape(row[0])}</th>'
         + "".join(
-            f'<td class="best">★ {escape(cell)}</td>'
+            f'<td class="n best">★ {escape(cell)}</td>'
             if (number, column) in table.best
-            else f"<td>{escape(cell)}</td>"
+            else f"<td{_NUMBER if numbers[column] else ''}>{escape(cell)}</td>"
             for column, cell in enumerate(row[1:], 1)
         )
         + "</tr>"
@@ -364,3 +481,11 @@ def _table_html(table: Table) -> str:
     )
     inside = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
     return f'<div class="wide"><table>{inside}</table></div>'
+
+
+_NUMBER: Final = ' class="n"'
+
+
+def _is_number(cell: str) -> bool:
+    """Return whether a cell of a table is a figure, a figure with its range, or none."""
+    return re.fullmatch(r"[\d.,() /%–-]+", cell) is not None

@@ -30,14 +30,25 @@ class Scenario:
     """Faults and conditions of one run."""
 
     name: str
-    says: str
+    text: str
+    """What happens; `{:g}` stands for the seconds between two steps."""
     steps: tuple[Step, ...] = ()
     seconds: float = BASE_SECONDS
     bursts: tuple[Burst, ...] = ()
+    between: tuple[int, int] = (0, 0)
+    """The steps whose distance the text names."""
     spares: int = SPARES
     """Number of bookies beyond the ensemble."""
     zones_at_s: float = 6.0
     """Time at which the zones of the ledger are recorded, while the fault lasts."""
+
+    @property
+    def says(self) -> str:
+        """What happens, with the durations of this scale."""
+        if not self.steps:
+            return self.text
+        first, last = (self.steps[step].at_s for step in self.between)
+        return self.text.format(last - first)
 
     @property
     def delays_network(self) -> bool:
@@ -74,21 +85,24 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "paused-bookie",
-        "one bookie does not respond for 10 s, with its connections open",
+        "one bookie does not respond for {:g} s, with its connections open",
         (Step(3, f.PauseBookie(0)), Step(13, f.ResumeBookie(0))),
+        between=(0, 1),
         seconds=16,
         zones_at_s=8,
     ),
     Scenario(
         "killed-bookie",
-        "one bookie dies and comes back with its data 3 s later",
+        "one bookie dies and comes back with its data {:g} s later",
         (Step(3, f.KillBookie(0)), Step(6, f.RestartBookie(0))),
+        between=(0, 1),
         zones_at_s=5,
     ),
     Scenario(
         "two-failures",
-        "two bookies die 5 s apart and stay away",
+        "two bookies die {:g} s apart and stay away",
         (Step(2, f.KillBookie(0)), Step(7, f.KillBookie(1))),
+        between=(0, 1),
         seconds=12,
         zones_at_s=9,
     ),
@@ -103,14 +117,16 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "zookeeper-gone",
-        "a bookie dies while ZooKeeper does not respond for 6 s",
+        "a bookie dies while ZooKeeper does not respond for {:g} s",
         (Step(2, f.PauseZooKeeper()), Step(4, f.KillBookie(0)), Step(8, f.HealSlowness())),
+        between=(0, 2),
         seconds=12,
     ),
     Scenario(
         "no-spares",
-        "one bookie dies, no other can take its place, and it comes back 4 s later",
+        "one bookie dies, no other can take its place, and it comes back {:g} s later",
         (Step(3, f.KillBookie(0)), Step(7, f.RestartBookie(0))),
+        between=(0, 1),
         spares=0,
     ),
     Scenario(

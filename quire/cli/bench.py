@@ -2,7 +2,9 @@
 
 import argparse
 import asyncio
+import shlex
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +104,8 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _compare_into(directory: Path, arguments: argparse.Namespace, output: Output) -> int:
+    from importlib.metadata import version
+
     from quire.bench.comparison import describe_machine, read_comparison, write_machine, write_run
     from quire.bench.results import FailedRun
     from quire.bench.runner import run_all
@@ -109,7 +113,8 @@ async def _compare_into(directory: Path, arguments: argparse.Namespace, output: 
     plan = _plan(arguments, directory)
     output.remark(_time_text(plan))
     progress = Progress(output, "ran", "runs", len(list(plan.cells())))
-    write_machine(directory, describe_machine())
+    command = shlex.join(["quire", *sys.argv[1:]])
+    write_machine(directory, describe_machine(version("quire"), command))
 
     def take(run: "RunResult | FailedRun") -> None:
         write_run(directory, run)
@@ -214,7 +219,7 @@ async def _draw(comparison: "Comparison", directory: Path, output: Output) -> No
 
 def _print(comparison: "Comparison", output: Output) -> None:
     from quire.bench import figures
-    from quire.bench.choosing import advise, as_json, recommend
+    from quire.bench.choosing import advise, as_json, doubts, recommend
 
     columns = [figure for figure in figures.FIGURES if output.as_json or figure.name in SHOWN]
     rows = [
@@ -224,12 +229,15 @@ def _print(comparison: "Comparison", output: Output) -> None:
         for rate in comparison.rates
         if comparison.of(scenario, configuration, rate)
     ]
-    found = recommend(comparison)
+    recommendations = recommend(comparison)
     if output.as_json:
-        told = [as_json(comparison, recommendation) for recommendation in found]
-        output.record({"recommendations": told, "figures": rows})
+        values = [as_json(comparison, recommendation) for recommendation in recommendations]
+        said = list[Json](doubts(comparison))
+        output.record({"recommendations": values, "doubts": said, "figures": rows})
         return
-    for recommendation in found:
+    for text in doubts(comparison):
+        output.line(f"warning: {text}")
+    for recommendation in recommendations:
         advice = advise(comparison, recommendation)
         output.line(f"{advice.title}: {advice.answer}")
         for text in (advice.reason, advice.cost, advice.left_out):

@@ -66,6 +66,8 @@ class Progress:
 def describe_progress(done: int, total: int | None, elapsed_s: float, unit: str) -> str:
     """Return the progress as one line."""
     rate = f"{done / elapsed_s:,.0f} {unit}/s" if elapsed_s > 0 else f"- {unit}/s"
+    if total and 0 < done < elapsed_s:
+        rate = f"about {(total - done) * elapsed_s / done / 60:,.0f} min left"
     if not total:
         return f"{done:,} {unit}  {rate}"
     share = min(1.0, done / total)

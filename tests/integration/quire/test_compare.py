@@ -83,7 +83,8 @@ def test_the_table_and_the_page_show_every_cell(directory: Path) -> None:
     assert [(row["scenario"], row["configuration"]) for row in rows] == [
         (scenario, configuration) for scenario in SCENARIOS for configuration in CONFIGURATIONS
     ]
-    assert all(row["p99_ms"]["median"] > 0 for row in rows)
+    assert all(row["p50_ms"]["median"] > 0 for row in rows)
+    assert all(row["p99_ms"] is None for row in rows)  # too few appends lie above it
     assert [each["need"] for each in told["recommendations"]] == [
         "lowest-latency",
         "steady-latency",

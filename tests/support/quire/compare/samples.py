@@ -5,6 +5,8 @@ from quire.bench.injection import InjectionMark
 from quire.bench.measuring import AppendGap, AtAckQuorum, Histogram, MemberChange, Slice, Zones
 from quire.bench.results import Cell, PerSecond, RunResult, Takeover
 
+APPENDS_OF_EACH = 10_000
+
 
 def run_of(
     configuration: str = "all-of-3",
@@ -13,13 +15,13 @@ def run_of(
     repetition: int = 0,
     milliseconds: tuple[float, ...] = (1.0, 2.0, 3.5, 40.0),
 ) -> RunResult:
-    """Return a run of two seconds with the given latencies."""
+    """Return a run of two seconds with the given latencies, each of many appends."""
     slices = (Slice(0.0, 2, 1.5, 2.25, 2.75), Slice(1.0, 2, 3.5, 40.25, 41.5))
     return RunResult(
         cell=Cell(configuration, scenario, rate, repetition),
         seconds=2.0,
         entry_bytes=64,
-        latency=Histogram.of_seconds(millisecond / 1e3 for millisecond in milliseconds),
+        latency=_histogram(milliseconds),
         per_second=PerSecond((2, 2), slices),
         slices=slices,
         unacknowledged_count=1,
@@ -37,3 +39,10 @@ def run_of(
         takeover=Takeover(0.5, None),
         events={"EnsembleChanged": 2},
     )
+
+
+def _histogram(milliseconds: tuple[float, ...]) -> Histogram:
+    histogram = Histogram()
+    for millisecond in milliseconds:
+        histogram.record(round(millisecond * 1e3), APPENDS_OF_EACH)
+    return histogram

@@ -2,10 +2,14 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
-from quire.bench.comparison import Comparison
+from quire.bench import report_page
+from quire.bench.choosing import Outcome, recommend
+from quire.bench.comparison import LOAD, Comparison
 from quire.bench.configurations import CONFIGURATIONS
 from quire.bench.figures import FIGURES
+from quire.bench.measuring import Histogram
 from quire.bench.report_page import DARK, DASHES, LIGHT, content, render
 from quire.bench.results import Cell, FailedRun
 from tests.support.quire.compare.samples import run_of
@@ -21,6 +25,9 @@ RUNS = (
 )
 
 
+NO_DIFFERENCE = "all of 3 or majority of 3 (no difference shown)"
+
+
 def page() -> tuple[str, ET.Element]:
     told = render(Comparison(RUNS))
     return told, ET.fromstring(told.partition("\n")[2])
@@ -29,8 +36,8 @@ def page() -> tuple[str, ET.Element]:
 def test_a_table_follows_every_picture() -> None:
     _, root = page()
     figures = list(root.iter("figure"))
-    assert len(figures) == 4 * 3 + 1
-    for section in root.iter("section"):
+    assert len(figures) == 3 + 4 * 3 + 1
+    for section in root.iter():
         children = list(section)
         for place, child in enumerate(children):
             if child.tag == "figure":
@@ -90,19 +97,68 @@ def test_a_glance_has_every_scenario_and_configuration() -> None:
     ]
 
 
-def test_the_page_begins_with_the_answer() -> None:
-    _, root = page()
+def first_screen(page: str) -> ET.Element:
+    root = ET.fromstring(page.partition("\n")[2])
     children = list(next(root.iter("div")))
     assert (children[0].tag, children[0].get("id")) == ("section", "answer")
-    titles = ["".join(element.itertext()) for element in children[0].iter("h3")]
-    assert titles == [
-        "Lowest latency: all of 3",
-        "Lowest latency while one bookie fails: all of 3 or majority of 3 (no difference shown)",
-        "Survives two losses: not measured",
-        "Fewest copies: none of these configurations",
+    return children[0]
+
+
+def test_the_page_begins_with_the_answer() -> None:
+    answer = first_screen(render(Comparison(RUNS)))
+    advice = next(answer.iter("table"))
+    assert [list(row.itertext())[:2] for row in advice.iter("tr")][1:] == [
+        ["Lowest latency", "all of 3"],
+        ["Lowest latency while one bookie fails", NO_DIFFERENCE],
+        ["Survives two losses", "not measured"],
+        ["Fewest copies", "none of these configurations"],
     ]
-    commands = [str(element.text) for element in children[0].iter("code")]
+    assert "BookKeeper, AQ = WQ" in advice.itertext()
+    commands = [str(element.text) for element in advice.iter("code")]
     assert commands == ["quire bench compare --scenarios two-failures"]
+
+
+def test_the_first_screen_has_a_picture_for_each_reason() -> None:
+    calm = run_of("all-of-3", "steady", milliseconds=(2.0,))
+    slow = run_of("all-of-3", "slow-bookie", milliseconds=(90.0,))
+    answer = first_screen(render(Comparison((calm, slow))))
+    rows = [[str(cell.text) for cell in table.iter("td")] for table in answer.iter("table")][1:]
+    assert rows == [
+        ["BookKeeper, AQ = WQ", "2.0", "90.0"],
+        ["BookKeeper, AQ = WQ", "1", "–"],
+        ["BookKeeper, AQ = WQ", "210", "–"],
+    ]
+
+
+def test_a_busy_machine_or_a_late_generator_gives_no_recommendation() -> None:
+    facts = {"cores": "2", LOAD: "2.01 1.00 0.50"}
+    late = replace(RUNS[0], late_ms_max=51.0)
+    for comparison, says in (
+        (Comparison(RUNS, facts), "2.01 on 2 cores"),
+        (Comparison((*RUNS[1:], late)), "late in 1 of 6 runs, by up to 51 ms (killed-bookie"),
+    ):
+        (warning,) = first_screen(render(comparison)).findall("p[@class='warning']")
+        assert says in str(warning.text)
+        assert {made.outcome for made in recommend(comparison)} == {Outcome.DOUBTFUL}
+        assert first_screen(render(comparison)).find(".//table[@class='advice']") is None
+    calm = Comparison(RUNS, {"cores": "2", LOAD: "2.00 1.00 0.50"})
+    assert first_screen(render(calm)).find(".//table[@class='advice']") is not None
+
+
+def test_a_quantile_needs_appends_beyond_it() -> None:
+    few = replace(RUNS[0], latency=Histogram.of_seconds([0.001] * 999))
+    assert few.latency.carries(0.98)
+    assert not few.latency.carries(0.99)
+    chart = report_page.sections_of(Comparison((few, RUNS[2])))[-1].charts[0][1]
+    assert chart.table.headings[-2:] == ("99.95 %", "longest, ms")
+    assert [row[-4:] for row in chart.table.rows] == [("–", "–", "–", "1.00"), ("40.00",) * 4]
+    comparison = Comparison((replace(few, cell=Cell("all-of-3", "steady", 100.0, 0)),))
+    assert recommend(comparison)[0].outcome is Outcome.TOO_FEW
+
+
+def test_headings_say_the_durations_that_were_run() -> None:
+    short = replace(run_of(scenario="paused-bookie"), seconds=4.0)
+    assert "does not respond for 2.5 s" in render(Comparison((short,)))
 
 
 def test_a_missing_spread_is_said_once() -> None:
@@ -118,7 +174,9 @@ def test_best_values_have_a_sign_unless_all_overlap() -> None:
     slow = [run_of("all-of-2", repetition=each, milliseconds=(90.0 + each,)) for each in (0, 1)]
     root = ET.fromstring(content(Comparison((*RUNS[:2], *fast, *slow))))
     glance = next(element for element in root.iter("section") if element.get("id") == "glance")
-    marked = [str(element.text) for element in glance.iter("td") if element.get("class") == "best"]
+    marked = [
+        str(element.text) for element in glance.iter("td") if element.get("class") == "n best"
+    ]
     assert marked == ["★ 9.5 (9.0–10.0)"] * 2  # of p99 and of the longest append
     assert "★" not in content(Comparison((*RUNS[:2], *RUNS[:2]))).partition("</section>")[2]
 

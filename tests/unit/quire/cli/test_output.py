@@ -96,6 +96,7 @@ def test_progress_is_described_with_and_without_a_total() -> None:
     assert describe_progress(50, 200, 2.0, "entries").startswith("[#######")
     assert " 25%  50/200 entries  25 entries/s" in describe_progress(50, 200, 2.0, "entries")
     assert describe_progress(50, None, 2.0, "entries") == "50 entries  25 entries/s"
+    assert describe_progress(3, 33, 60.0, "runs").endswith("3/33 runs  about 10 min left")
 
 
 def test_a_failure_of_a_writer_that_ended_may_be_repeated_with_another_one() -> None:

@@ -45,7 +45,7 @@ async def test_a_report_is_opened_in_place(memory_cluster: MemoryCluster, report
         answer = await browser.get("/reports/first")
         assert answer.status == 200
         assert content(read_comparison(reports / "first")) in answer.text
-        assert "Lowest latency: <strong>" in answer.text
+        assert '<th scope="row">Lowest latency</th>' in answer.text
         assert HOSTILE not in answer.text
         assert " style=" not in answer.text  # the policy of the console forbids it
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
