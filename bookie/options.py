@@ -377,7 +377,7 @@ def read_several(
             problems.append(text if is_located else f"{title}: {text}")
         readings.append((title, reading))
     if len(readings) == len(tables):
-        problems += _clashes([(title, each.options) for title, each in readings])
+        problems += _clashes([(title, read.options) for title, read in readings])
     return readings, list(dict.fromkeys(problems))
 
 
@@ -403,6 +403,4 @@ def _clashes(bookies: Sequence[tuple[str, BookieOptions]]) -> Iterator[str]:
         first = directories.setdefault(os.path.realpath(options.data_dir), title)
         if options.data_dir and first != title:
             yield f"{title} data_dir is that of {first}: {options.data_dir}"
-    yield from port_clashes(
-        (title, address) for title, own in bookies for address in own.addresses()
-    )
+    yield from port_clashes((title, bind) for title, own in bookies for bind in own.addresses())

@@ -289,12 +289,12 @@ class Scrubber:
             return
         first = position.entry_id if ledger_id == position.ledger_id else EntryId(0)
         try:
-            found = await self._storage.reads.check(ledger_id, first)
+            result = await self._storage.reads.check(ledger_id, first)
         except DescriptorsExhaustedError:
             self._free_at_s = self._now_s() + DESCRIPTOR_WAIT_S
             return
-        read_bytes = found.read_bytes
-        self.record = passed(self.record, ledger_id, found.next_entry_id, read_bytes)
+        read_bytes = result.read_bytes
+        self.record = passed(self.record, ledger_id, result.next_entry_id, read_bytes)
         self._free_at_s = self._now_s() + pause_s(read_bytes, self._settings.settings)
         self._report_within(REPORT_PROGRESS_S)
 

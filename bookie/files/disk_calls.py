@@ -209,9 +209,9 @@ _NS_PER_S: Final = 1_000_000_000
 
 def file_identity(path: Path) -> str:
     """Return the identity of a file. Raises OSError."""
-    found = path.stat()
-    born_ns = _birth_ns(path, found)
-    return str(found.st_ino) if born_ns is None else f"{found.st_ino}@{born_ns}"
+    stat = path.stat()
+    born_ns = _birth_ns(path, stat)
+    return str(stat.st_ino) if born_ns is None else f"{stat.st_ino}@{born_ns}"
 
 
 def is_same_file(one: str, other: str) -> bool:
@@ -230,14 +230,14 @@ def lock_identity(descriptor: int) -> str:
     boot. Raises OSError.
     """
     boot_id = _boot_id()
-    found = os.fstat(descriptor)
-    return f"{boot_id}:{found.st_dev}:{found.st_ino}" if boot_id else ""
+    stat = os.fstat(descriptor)
+    return f"{boot_id}:{stat.st_dev}:{stat.st_ino}" if boot_id else ""
 
 
-def _birth_ns(path: Path, found: os.stat_result) -> int | None:
-    born_s: float | None = getattr(found, "st_birthtime", None)
+def _birth_ns(path: Path, stat: os.stat_result) -> int | None:
+    born_s: float | None = getattr(stat, "st_birthtime", None)
     if born_s is not None:  # macOS and the BSDs
-        born_ns: int = getattr(found, "st_birthtime_ns", int(born_s * _NS_PER_S))
+        born_ns: int = getattr(stat, "st_birthtime_ns", int(born_s * _NS_PER_S))
         return born_ns
     call = _statx()
     if call is None:
@@ -246,7 +246,7 @@ def _birth_ns(path: Path, found: os.stat_result) -> int | None:
     if call(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, buffer) != 0:
         return None
     (mask,) = _MASK.unpack_from(buffer.raw, 0)
-    if not mask & _STATX_BTIME or _INODE.unpack_from(buffer.raw, _INODE_OFFSET) != (found.st_ino,):
+    if not mask & _STATX_BTIME or _INODE.unpack_from(buffer.raw, _INODE_OFFSET) != (stat.st_ino,):
         return None
     seconds, nanoseconds = _BIRTH.unpack_from(buffer.raw, _BIRTH_OFFSET)
     return int(seconds * _NS_PER_S + nanoseconds)

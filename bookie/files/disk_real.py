@@ -79,15 +79,15 @@ class Capacity:
         """Count bytes that were freed."""
         self.used_bytes -= size
 
-    def bounded(self, found: DiskSpace, used_bytes: int) -> DiskSpace:
+    def bounded(self, space: DiskSpace, used_bytes: int) -> DiskSpace:
         """Set the measured bytes; return the space on the file system within the limit."""
         self.used_bytes = used_bytes
         if not self.limit_bytes:
-            return found
+            return space
         return DiskSpace(
-            min(found.total_bytes, self.limit_bytes),
-            max(0, min(found.free_bytes, self.limit_bytes - used_bytes)),
-            found.device,
+            min(space.total_bytes, self.limit_bytes),
+            max(0, min(space.free_bytes, self.limit_bytes - used_bytes)),
+            space.device,
         )
 
 
@@ -259,14 +259,14 @@ class RealDisk:
 
     async def space(self, directory: str = "") -> DiskSpace:
         """See `Disk.space`."""
-        found = await self._control(self._space, directory)
+        space = await self._control(self._space, directory)
         if not self._capacity.limit_bytes:
-            return found
+            return space
         now_s = asyncio.get_running_loop().time()
         if self._measured_s is None or now_s - self._measured_s >= TREE_MEASURED_S:
             self._capacity.used_bytes = await self._control(measure_tree, self._root)
             self._measured_s = now_s
-        return self._capacity.bounded(found, self._capacity.used_bytes)
+        return self._capacity.bounded(space, self._capacity.used_bytes)
 
     async def open_index(self, name: str, map_bytes: int) -> LmdbStore:
         """See `Disk.open_index`."""
@@ -376,17 +376,17 @@ class RealDisk:
 
     def _has_own_disk(self, directory: str) -> bool:
         """Return whether a directory is on another file system than the log."""
-        found = [self._root / each for each in (directory, "log")]
-        return len({path.stat().st_dev for path in found if path.exists()}) > 1
+        paths = [self._root / name for name in (directory, "log")]
+        return len({path.stat().st_dev for path in paths if path.exists()}) > 1
 
     def _space(self, directory: str) -> DiskSpace:
         path = self._root / directory
         with disk_calls.translated(str(path)):
             path = path if path.exists() else self._root
-            found, device = os.statvfs(path), path.stat().st_dev
+            volume, device = os.statvfs(path), path.stat().st_dev
         # Counted as df does: blocks reserved for root are neither used nor free.
-        usable = found.f_blocks - found.f_bfree + found.f_bavail
-        return DiskSpace(usable * found.f_frsize, found.f_bavail * found.f_frsize, device)
+        usable = volume.f_blocks - volume.f_bfree + volume.f_bavail
+        return DiskSpace(usable * volume.f_frsize, volume.f_bavail * volume.f_frsize, device)
 
 
 def measure_tree(root: Path) -> int:
@@ -394,8 +394,8 @@ def measure_tree(root: Path) -> int:
     total = 0
     for path in root.rglob("*"):
         try:
-            found = path.lstat()
+            stat = path.lstat()
         except FileNotFoundError:
             continue
-        total += max(found.st_size, found.st_blocks * 512) if path.is_file() else 0
+        total += max(stat.st_size, stat.st_blocks * 512) if path.is_file() else 0
     return total

@@ -96,14 +96,14 @@ class LmdbTransaction:
 
     def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See `StoreTransaction.seek`."""
-        found = self._item() if self._cursor.set_range(key) else None
-        return found if found is not None and found[0] >= key else None
+        item = self._item() if self._cursor.set_range(key) else None
+        return item if item is not None and item[0] >= key else None
 
     def before(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See `StoreTransaction.before`."""
         is_there = self._cursor.prev() if self._cursor.set_range(key) else self._cursor.last()
-        found = self._item() if is_there else None
-        return found if found is not None and found[0] < key else None
+        item = self._item() if is_there else None
+        return item if item is not None and item[0] < key else None
 
     def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """See `StoreTransaction.scan`."""
@@ -122,8 +122,8 @@ class LmdbTransaction:
         """See `StoreTransaction.scan_keys`. Raises lmdb.CorruptedError for keys out of order."""
         if not self._cursor.set_range(start):
             return []
-        found = self._cursor.iternext(keys=True, values=False)
-        keys = cast("list[bytes]", list(itertools.islice(found, limit)))
+        walk = self._cursor.iternext(keys=True, values=False)
+        keys = cast("list[bytes]", list(itertools.islice(walk, limit)))
         if keys[0] < start or not all(map(operator.lt, keys, keys[1:])):
             raise lmdb.CorruptedError(OUT_OF_ORDER)
         return keys
@@ -265,7 +265,7 @@ class LmdbStore:
 def _sizes_of(environment: lmdb.Environment) -> StoreSizes:
     info, stat = environment.info(), environment.stat()
     pages, page_bytes = info["last_pgno"] + 1, stat["psize"]
-    filled = sum(stat[each] for each in ("branch_pages", "leaf_pages", "overflow_pages"))
+    filled = sum(stat[kind] for kind in ("branch_pages", "leaf_pages", "overflow_pages"))
     reusable = max(0, pages - filled - META_PAGES) * page_bytes
     return StoreSizes(pages * page_bytes, info["map_size"], reusable, stat["entries"])
 
@@ -400,8 +400,8 @@ class _Pages:
     def _note_pages(self, start: int, data: bytes) -> None:
         for offset in range(0, len(data) - self._page_bytes + 1, self._page_bytes):
             number = (start + offset) // self._page_bytes
-            found, _, flags, end, _ = _HEADER.unpack_from(data, offset)
-            if found == number and flags == _BRANCH:
+            page, _, flags, end, _ = _HEADER.unpack_from(data, offset)
+            if page == number and flags == _BRANCH:
                 self._children[number] = array("Q", self._children_in(data, offset, end))
 
     def _children_in(self, data: bytes, page: int, end: int) -> Iterator[int]:

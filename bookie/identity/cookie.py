@@ -97,22 +97,22 @@ def differences(found: Cookie, expected: Cookie) -> list[Difference]:
     ]
 
 
-def is_stale(found: Cookie, starts: int) -> bool:
+def is_stale(cookie: Cookie, starts: int) -> bool:
     """Return whether a directory is a copy made before the bookie's last start."""
-    return found.starts < starts
+    return cookie.starts < starts
 
 
-def is_ahead(found: Cookie, starts: int) -> bool:
+def is_ahead(cookie: Cookie, starts: int) -> bool:
     """Return whether a directory has more starts than the metadata service can have missed."""
-    return found.starts > starts + 1
+    return cookie.starts > starts + 1
 
 
-def starts_after_restore(starts: int, found: Sequence[int]) -> int:
+def starts_after_restore(starts: int, counted: Sequence[int]) -> int:
     """Return the count of starts to compare with, of a metadata service that was restored: it does
     not know the starts since its dump. The highest number on the disks may be that of a start that
     was interrupted in the middle of its cookies, so it does not count as finished.
     """
-    return max(starts, max(found, default=0) - 1)
+    return max(starts, max(counted, default=0) - 1)
 
 
 def encode_cookie(cookie: Cookie) -> bytes:

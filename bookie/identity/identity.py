@@ -119,14 +119,14 @@ class AnchorWatch:
     async def run(self) -> None:
         """Check until an anchor is gone. Raises DiskFailedError."""
         while True:
-            found = await read_anchors(self._disk)
-            if not are_same_files(self._files, found):
-                self._on_lost(DirectoryLostError(self._changed(found)))
+            files = await read_anchors(self._disk)
+            if not are_same_files(self._files, files):
+                self._on_lost(DirectoryLostError(self._changed(files)))
                 return
             await asyncio.sleep(CHECK_INTERVAL_S)
 
-    def _changed(self, found: Sequence[str]) -> list[str]:
-        pairs = zip(DIRECTORIES, self._files, found, strict=True)
+    def _changed(self, files: Sequence[str]) -> list[str]:
+        pairs = zip(DIRECTORIES, self._files, files, strict=True)
         return [name for name, one, other in pairs if not are_same_files([one], [other])]
 
 
@@ -223,18 +223,18 @@ async def prove_identity(
     Nothing is written when this raises BookieRemovedError, CookieMissingError, CookieMismatchError,
     CookieDamagedError, OriginalLivesError or OriginalRegisteredError.
     """
-    found = [await _read_cookie(disk, directory) for directory in DIRECTORIES]
-    first = found[0]
+    stored = [await _read_cookie(disk, directory) for directory in DIRECTORIES]
+    first = stored[0]
     if first is None:
-        raise _missing_first([each for each in found if each is not None])
+        raise _missing_first([kept for kept in stored if kept is not None])
     await refuse_removed(store, first.bookie_id)
     cookies = CookieStore(store)
-    await _compared(disk, store, found, first)
+    await _compared(disk, store, stored, first)
     lock = await disk.lock_identity()
     originals = originals or OriginalCheck(store, wait_s=WAIT_S_MIN, log=None)
     dead_incarnation = await originals.run(first.bookie_id, lock)
     # Compare again: the other process may have served until its session ended.
-    record, version, cluster, present = await _compared(disk, store, found, first)
+    record, version, cluster, present = await _compared(disk, store, stored, first)
     starts = record.starts_at(version)
     position = await PositionStore(store).get(first.bookie_id)
     reason = _limbo_reason(present, starts, position, await read_anchors(disk))
@@ -268,17 +268,17 @@ async def prove_identity(
     )
 
 
-async def keep_limbo_reason(disk: Disk, found: str, *, is_limbo: bool) -> str:
+async def keep_limbo_reason(disk: Disk, cause: str, *, is_limbo: bool) -> str:
     """Store the reason of a loss that this start found, durably. Return the reason of a storage in
     limbo, else an empty text.
     """
     if not is_limbo:
         await remove_mark(disk, LIMBO_REASON_NAME)
         return ""
-    if found:
+    if cause:
         with contextlib.suppress(DiskFullError):
-            await write_mark(disk, LIMBO_REASON_NAME, found.encode()[: SMALL_BYTES_MAX - 1] + b"\n")
-        return found
+            await write_mark(disk, LIMBO_REASON_NAME, cause.encode()[: SMALL_BYTES_MAX - 1] + b"\n")
+        return cause
     kept = await read_mark(disk, LIMBO_REASON_NAME)
     return UNKNOWN_REASON if kept is None else kept.decode(errors="replace").strip()
 
@@ -300,7 +300,7 @@ def _limbo_reason(
 
 
 async def _compared(
-    disk: Disk, store: MetadataStore, found: Sequence[Cookie | None], first: Cookie
+    disk: Disk, store: MetadataStore, cookies: Sequence[Cookie | None], first: Cookie
 ) -> tuple[CookieRecord, Version, bytes, list[Cookie]]:
     """Compare the directories' cookies with the current ones of the metadata service. Return the
     stored record with its version, the cluster, and the directories' cookies. The record counts the
@@ -309,12 +309,12 @@ async def _compared(
     record, version = await _stored_record(CookieStore(store), first)
     cluster = await _stored_cluster(store, first)
     if await was_restored(disk, store):
-        counted = [cookie.starts for cookie in found if cookie is not None]
+        counted = [cookie.starts for cookie in cookies if cookie is not None]
         record = record.counted_at(
             starts_after_restore(record.starts_at(version), counted), version
         )
     expected = cookies_of(record, cluster, record.starts_at(version))
-    present = [_checked(cookie, wanted) for cookie, wanted in zip(found, expected, strict=True)]
+    present = [_checked(cookie, wanted) for cookie, wanted in zip(cookies, expected, strict=True)]
     if record.directories_hash != hash_directories(DIRECTORIES):
         difference = Difference("directories", ",".join(DIRECTORIES), "those at formatting")
         raise CookieMismatchError("the bookie", [difference], _NEW_BOOKIE)
@@ -345,28 +345,28 @@ async def _stored_record(cookies: CookieStore, first: Cookie) -> tuple[CookieRec
 
 
 async def _stored_cluster(store: MetadataStore, first: Cookie) -> bytes:
-    found = await require_cluster(store)
-    if found != first.cluster:
-        difference = Difference("cluster", first.cluster.hex(), found.hex())
+    cluster = await require_cluster(store)
+    if cluster != first.cluster:
+        difference = Difference("cluster", first.cluster.hex(), cluster.hex())
         repair = "Check that --metadata names the right cluster"
         raise CookieMismatchError("the data directory", [difference], repair)
-    return found
+    return cluster
 
 
-def _checked(found: Cookie | None, expected: Cookie) -> Cookie:
+def _checked(cookie: Cookie | None, expected: Cookie) -> Cookie:
     where = f"directory {expected.directory}"
-    if found is None:
+    if cookie is None:
         raise CookieMissingError(where, "is missing or has lost its cookie", _NEW_BOOKIE)
-    different = differences(found, expected)
+    different = differences(cookie, expected)
     if different:
         raise CookieMismatchError(where, different, _NEW_BOOKIE)
-    if is_ahead(found, expected.starts):
-        counted = Difference("starts", str(found.starts), f"at most {expected.starts + 1}")
+    if is_ahead(cookie, expected.starts):
+        counted = Difference("starts", str(cookie.starts), f"at most {expected.starts + 1}")
         repair = (
             "The metadata service is older than this disk: it may have been restored from a backup"
         )
         raise CookieMismatchError(where, [counted], f"{repair}; restore its newest state")
-    return found
+    return cookie
 
 
 async def _read_cookie(disk: Disk, directory: str) -> Cookie | None:

@@ -112,25 +112,25 @@ class MetadataAge:
             # Before the read: a version recorded during the read may be missing from its result.
             known = max(self._recorded_version(), self._seen.position_version)
             self._seen = replace(self._seen, position_version=known)
-            found, restored = await self._read()
+            seen, restored = await self._read()
             if restored is not None and restored.token != self._seen.restore:
                 if restored.is_accepted:
-                    self._seen = replace(found, restore=restored.token)
+                    self._seen = replace(seen, restore=restored.token)
                     self._show()
                 else:
                     self._note_went_back(_UNACCEPTED)
-            if found.position_version < self._seen.position_version:
+            if seen.position_version < self._seen.position_version:
                 self._note_older(
-                    f"the position of this bookie is at version {found.position_version} and was "
+                    f"the position of this bookie is at version {seen.position_version} and was "
                     f"at {self._seen.position_version}"
                 )
-            elif found.ledger_ids < self._seen.ledger_ids:
+            elif seen.ledger_ids < self._seen.ledger_ids:
                 self._note_older(
-                    f"the next ledger id is {found.ledger_ids} and was {self._seen.ledger_ids}"
+                    f"the next ledger id is {seen.ledger_ids} and was {self._seen.ledger_ids}"
                 )
             self._seen = SeenMetadata(
-                max(found.position_version, self._seen.position_version),
-                max(found.ledger_ids, self._seen.ledger_ids),
+                max(seen.position_version, self._seen.position_version),
+                max(seen.ledger_ids, self._seen.ledger_ids),
                 self._seen.went_back,
                 self._seen.restore,
             )
@@ -216,11 +216,11 @@ async def was_restored(disk: Disk, store: MetadataStore) -> bool:
     """Return whether the metadata was restored from a dump since this bookie last accepted it, by a
     fresh read. Raises FormatError, MetadataError.
     """
-    found = await read_restore(store)
-    if found is None:
+    restore = await read_restore(store)
+    if restore is None:
         return False
     data = await read_mark(disk, SEEN_NAME)
-    return data is None or decode_seen(data).restore != found[0].token
+    return data is None or decode_seen(data).restore != restore[0].token
 
 
 def encode_seen(seen: SeenMetadata) -> bytes:

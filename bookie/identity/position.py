@@ -210,17 +210,17 @@ class PositionKeeper:
 
     async def _check_node(self) -> None:
         """Compare the node with the known state, and decide an undecided write."""
-        found = await self._positions.get(self._claim.bookie_id)
+        stored = await self._positions.get(self._claim.bookie_id)
         self._checked_s = asyncio.get_running_loop().time()
-        if found.version == self.version and found.record == self._record:
+        if stored.version == self.version and stored.record == self._record:
             return  # an undecided write may still be applied: it is repeated
-        if found.version < self.version:
-            await self._callbacks.went_back(found.version, self.version)
-            self._record, self.version = found.record, found.version
+        if stored.version < self.version:
+            await self._callbacks.went_back(stored.version, self.version)
+            self._record, self.version = stored.record, stored.version
             self._pending = None
-        elif found == StoredPosition(self._pending, Version(self.version + 1)):
-            assert found.record is not None
-            self._note_recorded(found.record, found.version)
+        elif stored == StoredPosition(self._pending, Version(self.version + 1)):
+            assert stored.record is not None
+            self._note_recorded(stored.record, stored.version)
         else:
             taken = PositionTakenError(self._claim.bookie_id)
             self._callbacks.taken(taken)

@@ -152,9 +152,9 @@ class Index:
         """
         for part in (self._current, self._frozen):
             last = index_runs.reach(part.get(ledger_id, ()), first, last, limit)
-        found = self.look_up_nowait(ledger_id, first, last, indexed_highest)
-        if found is not None:
-            return found
+        lookup = self.look_up_nowait(ledger_id, first, last, indexed_highest)
+        if lookup is not None:
+            return lookup
         before = self.in_memory(ledger_id, first, last)
         stored_last = min(last, indexed_highest)
         call, meanwhile = object(), list[dict[int, Runs]]()
@@ -210,7 +210,7 @@ class Index:
             if rest is not None:
                 await rest(now() - began_s)
         # The state of every ledger whose runs moved is stored too: it holds their highest entry id.
-        chosen = itertools.chain(unsaved, (each for each in frozen if each not in unsaved))
+        chosen = itertools.chain(unsaved, (id_ for id_ in frozen if id_ not in unsaved))
         for values in self._state_pages(frozen, chosen, encode):
             await self._store.update(_write_states(values), keeps_room=True)
             for ledger_id, _ in values:
@@ -287,7 +287,7 @@ class Index:
         """Return the stored forms of some ledgers' states, None for each that has none. Raises
         DiskFailedError if the store does not find a state that it has.
         """
-        known = [each in self._ids for each in ledger_ids]
+        known = [ledger_id in self._ids for ledger_id in ledger_ids]
         values = await self._store.view(lambda t: stored_states.get_states(t, ledger_ids))
         for ledger_id, was_known, value in zip(ledger_ids, known, values, strict=True):
             # An id that is known before and after was not trimmed: no trimmed ledger comes back.

@@ -64,12 +64,12 @@ def splice_run(runs: list[Run], run: Run) -> None:
 def find_runs(runs: Sequence[Run], first: int, last: int) -> list[Run]:
     """Return the runs that overlap first..last, cut to that range."""
     place = bisect_left(runs, (first,))
-    found: list[Run] = []
+    parts: list[Run] = []
     while place < len(runs) and runs[place][1] <= last:
         run = runs[place]
-        found.append((min(run[0], last), max(run[1], first), run[2], run[3]))
+        parts.append((min(run[0], last), max(run[1], first), run[2], run[3]))
         place += 1
-    return found
+    return parts
 
 
 def reach(runs: Sequence[Run], first: int, last: int, limit: int) -> int:

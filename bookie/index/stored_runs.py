@@ -117,15 +117,15 @@ def list_runs(
         for key, value in pairs:
             if not _is_run_of(key, ledger_id):
                 return runs
-            found = _decode_run(key, value)
-            if found is None or previous not in (None, found[1]):
+            decoded = _decode_run(key, value)
+            if decoded is None or previous not in (None, decoded[1]):
                 return None
-            if previous is None and found[0][1] > first and found[1] >= first:
+            if previous is None and decoded[0][1] > first and decoded[1] >= first:
                 return None
-            if found[0][1] > last:
+            if decoded[0][1] > last:
                 return runs
-            runs.append(found[0])
-            previous = found[0][0]
+            runs.append(decoded[0])
+            previous = decoded[0][0]
             start = previous + 1
         if len(pairs) < SCAN_PAIRS:
             return runs
@@ -141,17 +141,17 @@ def move_runs(transaction: StoreTransaction, moves: Sequence[RunMove]) -> dict[i
     for move in moves:
         keys = [_RUN_KEY.pack(b"r", move.ledger_id, run[0]) for run in move.old]
         values = [transaction.get(key) for key in keys]
-        found = [
+        decoded = [
             None if value is None else _decode_run(key, value)
             for key, value in zip(keys, values, strict=True)
         ]
-        if any(pair is None or pair[0] != run for pair, run in zip(found, move.old, strict=True)):
+        if any(pair is None or pair[0] != run for pair, run in zip(decoded, move.old, strict=True)):
             unmoved |= dict.fromkeys(run[2] >> 32 for run in move.old)
             continue
-        assert found[0] is not None
+        assert decoded[0] is not None
         for key in keys[:-1]:
             transaction.delete(key)
-        _put(transaction, move.ledger_id, move.new, found[0][1])
+        _put(transaction, move.ledger_id, move.new, decoded[0][1])
         _count(changes, move.new, 1)
         for run in move.old:
             _count(changes, run, -1)
@@ -192,15 +192,15 @@ def scan_runs(transaction: StoreTransaction, after: tuple[int, int], limit: int)
     """Return the next stored runs of all ledgers after (ledger id, last id); (-1, -1) starts."""
     ledger_id, last = after
     start = b"r" + bytes(8) if ledger_id < 0 else _RUN_KEY.pack(b"r", *after) + b"\0"
-    found: list[StoredRun] = []
+    stored: list[StoredRun] = []
     for key, value in transaction.scan(start, limit):
         if not key.startswith(b"r"):
             break
         if len(key) == _RUN_KEY.size:
             _, ledger_id, last = _RUN_KEY.unpack(key)
             run, previous = _decode_run(key, value) or (None, NO_ENTRY)
-            found.append(StoredRun(ledger_id, last, run, previous))
-    return found
+            stored.append(StoredRun(ledger_id, last, run, previous))
+    return stored
 
 
 def highest_run(transaction: StoreTransaction, ledger_id: int) -> int:
@@ -215,14 +215,14 @@ def highest_run(transaction: StoreTransaction, ledger_id: int) -> int:
 
 def bytes_by_segment(runs: Iterable[Run]) -> dict[int, int]:
     """Return the total bytes of runs, by segment."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for run in runs:
-        _count(found, run, 1)
-    return found
+        _count(sizes, run, 1)
+    return sizes
 
 
-def _count(found: dict[int, int], run: Run, sign: int) -> None:
-    found[run[2] >> 32] = found.get(run[2] >> 32, 0) + sign * run[3]
+def _count(sizes: dict[int, int], run: Run, sign: int) -> None:
+    sizes[run[2] >> 32] = sizes.get(run[2] >> 32, 0) + sign * run[3]
 
 
 def _decode_run(key: bytes, value: bytes) -> tuple[Run, int] | None:
@@ -247,10 +247,10 @@ def _last_before(transaction: StoreTransaction, ledger_id: int, first: int, high
     pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, first))
     named = highest
     if pair is not None and _is_run_of(pair[0], ledger_id):
-        found = _decode_run(*pair)
-        if found is not None and found[0][1] < first:
+        decoded = _decode_run(*pair)
+        if decoded is not None and decoded[0][1] < first:
             return first - 1
-        named = first - 1 if found is None else found[1]
+        named = first - 1 if decoded is None else decoded[1]
     before = transaction.before(_RUN_KEY.pack(b"r", ledger_id, first))
     last = NO_ENTRY if before is None else _last_of(before[0], ledger_id)
     return max(last, min(named, first - 1))
@@ -265,21 +265,21 @@ def _cut_back(
         key, value = pair
         if not _is_run_of(key, ledger_id):
             return
-        found = _decode_run(key, value)
-        if found is None:
+        decoded = _decode_run(key, value)
+        if decoded is None:
             transaction.delete(key)  # damaged: rebuilding finds its entries in the segments
             continue
-        (last, first, location, size), previous = found
+        (last, first, location, size), previous = decoded
         if first > run[0]:
             return
         transaction.delete(key)
-        _count(changes, found[0], -1)
+        _count(changes, decoded[0], -1)
         if first < run[1]:
             _put(transaction, ledger_id, (run[1] - 1, first, location, size), previous)
-            _count(changes, found[0], 1)
+            _count(changes, decoded[0], 1)
         if last > run[0]:
             _put(transaction, ledger_id, (last, run[0] + 1, location, size), run[0])
-            _count(changes, found[0], 1)
+            _count(changes, decoded[0], 1)
             return
         start = last + 1
 
@@ -288,10 +288,10 @@ def _link_successor(transaction: StoreTransaction, ledger_id: int, previous: int
     """Make the run after `previous` name it as its predecessor."""
     pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, previous + 1))
     if pair is not None and _is_run_of(pair[0], ledger_id):
-        found = _decode_run(*pair)
+        decoded = _decode_run(*pair)
         # A run that names a higher id names a lost run: that proves that entries were there.
-        if found is not None and found[1] < previous:
-            _put(transaction, ledger_id, found[0], previous)
+        if decoded is not None and decoded[1] < previous:
+            _put(transaction, ledger_id, decoded[0], previous)
 
 
 def _is_run_of(key: bytes, ledger_id: int) -> bool:
@@ -350,9 +350,9 @@ def add_live_bytes(transaction: StoreTransaction, changes: dict[int, int]) -> No
 
 def put_measured(transaction: StoreTransaction, measured: dict[int, Measured]) -> None:
     """Store what was measured of some segments."""
-    for number, each in measured.items():
+    for number, measure in measured.items():
         key = NUMBER_KEY.pack(MEASURED, number)
-        transaction.put(key, seal(key, _MEASURED.pack(*each)))
+        transaction.put(key, seal(key, _MEASURED.pack(*measure)))
 
 
 def measured_of(value: int) -> Measured:
@@ -369,9 +369,9 @@ def remove_segments(transaction: StoreTransaction, removed: Iterable[int]) -> di
         transaction.delete(NUMBER_KEY.pack(MEASURED, number))
     live: dict[int, int] = {}
     after = -1
-    while found := scan_segments(transaction, after, LIVE_BYTES):
-        live |= {number: count or 0 for number, count in found}
-        after = found[-1][0]
+    while segments := scan_segments(transaction, after, LIVE_BYTES):
+        live |= {number: count or 0 for number, count in segments}
+        after = segments[-1][0]
     return live
 
 

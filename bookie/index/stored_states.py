@@ -163,11 +163,11 @@ def check_some(
 
 
 def _check_horizon(transaction: StoreTransaction, check: StatesCheck) -> None:
-    found = read_horizon(transaction)
-    check.is_horizon_damaged = found is None
-    if found is not None and found[1]:
-        check.horizon = found[0]
-        check.count, check.xor = 1, index_pages.crc_of_state(found[1])
+    horizon = read_horizon(transaction)
+    check.is_horizon_damaged = horizon is None
+    if horizon is not None and horizon[1]:
+        check.horizon = horizon[0]
+        check.count, check.xor = 1, index_pages.crc_of_state(horizon[1])
 
 
 def find_tombstones(
@@ -176,15 +176,15 @@ def find_tombstones(
     """Return deleted ledgers without runs on one page of the ids above `after`, at most `limit`,
     and where to continue, None at the end.
     """
-    found: list[int] = []
+    tombstones: list[int] = []
     pairs = _scan(transaction, after, PAGE_STATES)
     for key, value in pairs:
         after = _id_of(key)
         if replica_state.is_stored_deleted(value) and not replica_state.has_stored_runs_left(value):
-            found.append(after)
-            if len(found) == limit:
-                return found, after
-    return found, after if len(pairs) == PAGE_STATES else None
+            tombstones.append(after)
+            if len(tombstones) == limit:
+                return tombstones, after
+    return tombstones, after if len(pairs) == PAGE_STATES else None
 
 
 def trim_tombstones(transaction: StoreTransaction, ledger_ids: Sequence[int]) -> int:
@@ -212,18 +212,18 @@ def list_held(
     """Return ids of ledgers that are stored or fenced here, above `after`, ascending, and up to
     which id the list is complete, None when no more follow.
     """
-    found: list[int] = []
-    while len(found) < limit:
+    held: list[int] = []
+    while len(held) < limit:
         pairs = _scan(transaction, after, PAGE_STATES)
         for key, value in pairs:
             after = _id_of(key)
             if not replica_state.is_stored_deleted(value):
-                found.append(after)
-                if len(found) == limit:
-                    return found, after
+                held.append(after)
+                if len(held) == limit:
+                    return held, after
         if len(pairs) < PAGE_STATES:
-            return found, None
-    return found, after
+            return held, None
+    return held, after
 
 
 def list_runs_left(
@@ -232,15 +232,15 @@ def list_runs_left(
     """Return deleted ledgers that have runs on one page of the ids above `after`, at most `limit`,
     and where to continue, None at the end.
     """
-    found: list[int] = []
+    ledger_ids: list[int] = []
     pairs = _scan(transaction, after, PAGE_STATES)
     for key, value in pairs:
         after = _id_of(key)
         if replica_state.has_stored_runs_left(value):
-            found.append(after)
-            if len(found) == limit:
-                return found, after
-    return found, after if len(pairs) == PAGE_STATES else None
+            ledger_ids.append(after)
+            if len(ledger_ids) == limit:
+                return ledger_ids, after
+    return ledger_ids, after if len(pairs) == PAGE_STATES else None
 
 
 def put_in_limbo(transaction: StoreTransaction, after: int, *, fence: bool) -> int | None:
@@ -294,10 +294,10 @@ def trim_states(transaction: StoreTransaction, ledger_ids: Iterable[int]) -> Non
     states and the XOR of their CRCs cover the horizon too.
     """
     meta = index_pages.require_meta(transaction)
-    found = read_horizon(transaction)
-    if found is None:
+    pair = read_horizon(transaction)
+    if pair is None:
         raise DiskFailedError("index", "the horizon of deleted ledgers is damaged")
-    horizon, stored = found
+    horizon, stored = pair
     count, xor = meta.state_count, meta.state_xor
     for ledger_id in ledger_ids:
         key = index_pages.state_key(ledger_id)

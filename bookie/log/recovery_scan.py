@@ -184,18 +184,18 @@ class LogReplay:
             await file.close()
         return False
 
-    async def _take(self, found: list[Record]) -> None:
+    async def _take(self, parsed: list[Record]) -> None:
         """Add records in the order of the log, and apply those that are proved by now."""
         outcome = self.outcome
-        for record in found:
+        for record in parsed:
             header = record.header
             if header.kind is RecordKind.HEAD:
                 predecessor_end, _ = records.decode_head(record.body)
                 if predecessor_end != outcome.end_lsn and predecessor_end > self._mark_lsn:
                     self._note_missing(outcome.end_lsn, f"the log continues at {predecessor_end}")
             outcome.end_lsn = header.lsn + header.size
-        self._proved_lsn = max(self._proved_lsn, found[-1].header.synced_lsn)
-        self._waiting += found
+        self._proved_lsn = max(self._proved_lsn, parsed[-1].header.synced_lsn)
+        self._waiting += parsed
         await self._apply_proved()
 
     async def _apply_proved(self) -> None:
@@ -211,13 +211,13 @@ class LogReplay:
         if self._after_apply is not None:
             await self._after_apply(applied_lsn)
 
-    async def _apply_all(self, found: list[Record]) -> None:
+    async def _apply_all(self, parsed: list[Record]) -> None:
         kinds = (RecordKind.HEAD, RecordKind.FOOTER)
         if self._prepare is not None:
-            await self._prepare(found)
-        for record in found:
+            await self._prepare(parsed)
+        for record in parsed:
             self._apply(record)
-        self.outcome.record_count += sum([record.header.kind not in kinds for record in found])
+        self.outcome.record_count += sum([record.header.kind not in kinds for record in parsed])
 
     def _note_missing(self, lsn: int, what: str) -> None:
         self.outcome.corrupt.append((lsn, what))
@@ -255,10 +255,10 @@ class LogReplay:
         for other, other_end in later:
             other_file = await self._files.open(other.name)
             try:
-                found = await replay.largest_synced_lsn(other_file, other.number, 0, other_end)
+                largest = await replay.largest_synced_lsn(other_file, other.number, 0, other_end)
             finally:
                 await other_file.close()
-            synced_lsn = max(synced_lsn, found)
+            synced_lsn = max(synced_lsn, largest)
         self._proved_lsn = max(self._proved_lsn, synced_lsn)
         return damage.lsn >= synced_lsn
 

@@ -59,7 +59,7 @@ def scan(data: memoryview, base_lsn: int) -> tuple[list[Record], int, RecordHead
     """Return the complete, valid records at the start of `data`, their size in bytes, and the
     header of the record that stopped the scan: None when no header is readable there.
     """
-    found: list[Record] = []
+    parsed: list[Record] = []
     offset = 0
     while (header := records.decode_header(data, offset, base_lsn + offset)) is not None:
         end = offset + header.size
@@ -68,9 +68,9 @@ def scan(data: memoryview, base_lsn: int) -> tuple[list[Record], int, RecordHead
         body = data[offset + RECORD_HEADER_BYTES : end]
         if not is_whole(header, body):
             break
-        found.append(Record(header, body))
+        parsed.append(Record(header, body))
         offset = end
-    return found, offset, header
+    return parsed, offset, header
 
 
 def is_whole(header: RecordHeader, body: Buffer) -> bool:
@@ -84,10 +84,10 @@ def predecessor_end(data: Buffer, segment: int) -> int | None:
     """Return the end of the log before a segment, from the first `HEAD_RECORD_BYTES` of it; None
     when there is no head, or it does not name a place before its segment.
     """
-    found, _, _ = scan(memoryview(data), records.lsn_of(segment, 0))
-    if not found or found[0].header.kind is not RecordKind.HEAD:
+    parsed, _, _ = scan(memoryview(data), records.lsn_of(segment, 0))
+    if not parsed or parsed[0].header.kind is not RecordKind.HEAD:
         return None
-    end_lsn, flags = records.decode_head(found[0].body)
+    end_lsn, flags = records.decode_head(parsed[0].body)
     if flags & records.HEAD_IS_CLEANED or end_lsn >= records.lsn_of(segment, 0):
         return None
     return end_lsn
@@ -112,10 +112,10 @@ class SegmentReader:
             room = file_end - self._offset
             data = memoryview(await file.read(self._offset, min(self._wanted, room)))
             base_lsn = records.lsn_of(segment, self._offset)
-            found, taken, stopper = scan(data, base_lsn)
-            if found:
+            parsed, taken, stopper = scan(data, base_lsn)
+            if parsed:
                 self._offset, self._wanted = self._offset + taken, CHUNK_BYTES
-                return found
+                return parsed
             if stopper is not None and stopper.size > len(data) and len(data) == self._wanted:
                 self._wanted = stopper.size
                 continue
@@ -146,9 +146,9 @@ async def _find_next(
     offset = damaged + 1
     while offset < file.size:
         data = await file.read(offset, SEARCH_BYTES)
-        found = records.find_header(data, 0, records.lsn_of(segment, offset))
-        if found is not None:
-            return offset + found
+        position = records.find_header(data, 0, records.lsn_of(segment, offset))
+        if position is not None:
+            return offset + position
         if len(data) < RECORD_HEADER_BYTES:
             return None
         offset += len(data) - RECORD_HEADER_BYTES + 1  # a header may cross two chunks
@@ -190,8 +190,8 @@ class ListedRuns:
         starts = range(0, len(self), SLICE_RUNS)
         for start in reversed(starts) if newest_first else starts:
             end = (start + SLICE_RUNS) * FOOTER_RUN_BYTES
-            found = records.decode_runs(self._packed[start * FOOTER_RUN_BYTES : end])
-            yield found[::-1] if newest_first else found
+            runs = records.decode_runs(self._packed[start * FOOTER_RUN_BYTES : end])
+            yield runs[::-1] if newest_first else runs
             await asyncio.sleep(0)
 
     async def parts(self, records_max: int) -> list["ListedRuns"]:
@@ -201,15 +201,15 @@ class ListedRuns:
         if len(self) <= records_max:
             return [self]
         sample: list[tuple[int, int]] = []
-        async for found in self.slices():
-            sample += [(run.ledger_id, run.first_entry_id) for run in found[::SAMPLED_ONE_IN]]
+        async for runs in self.slices():
+            sample += [(run.ledger_id, run.first_entry_id) for run in runs[::SAMPLED_ONE_IN]]
         sample.sort()
         step = max(1, records_max // SAMPLED_ONE_IN)
         bounds = sample[step::step]
         parts = [bytearray() for _ in range(len(bounds) + 1)]
         place = 0
-        async for found in self.slices():
-            for _, ledger_id, first, _, _ in found:
+        async for runs in self.slices():
+            for _, ledger_id, first, _, _ in runs:
                 part = parts[bisect_right(bounds, (ledger_id, first))]
                 part += self._packed[place : place + FOOTER_RUN_BYTES]
                 place += FOOTER_RUN_BYTES
@@ -221,8 +221,8 @@ class ListedRuns:
         """
         count = total = 0
         next_ledger_id = next_entry_id = next_offset = -1
-        async for found in self.slices():
-            for entry_count, ledger_id, first, offset, size in found:
+        async for runs in self.slices():
+            for entry_count, ledger_id, first, offset, size in runs:
                 if first != next_entry_id or offset != next_offset or ledger_id != next_ledger_id:
                     count += 1
                 total += size
@@ -233,8 +233,8 @@ class ListedRuns:
     async def spans(self) -> dict[int, tuple[int, int]]:
         """Return the lowest and the highest entry id of each ledger in the segment."""
         spans: dict[int, tuple[int, int]] = {}
-        async for found in self.slices():
-            for entry_count, ledger_id, first, _, _ in found:
+        async for runs in self.slices():
+            for entry_count, ledger_id, first, _, _ in runs:
                 last = first + entry_count - 1
                 low, high = spans.get(ledger_id, (first, last))
                 spans[ledger_id] = (

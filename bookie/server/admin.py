@@ -73,16 +73,16 @@ class BookieAdmin:
         ledger_id = LedgerId(_number(request.match_info["ledger_id"], 0, LEDGER_ID_MAX))
         first = EntryId(_number(request.query.get("first"), 0, ENTRY_ID_MAX, default=0))
         limit = _number(request.query.get("limit"), 1, PAGE_MAX, default=PAGE_DEFAULT)
-        found = await self._context.storage.reads.entry_ranges(ledger_id, first, limit)
-        if found.status in (Status.NO_SUCH_LEDGER, Status.DELETED):
-            status = found.status.name.lower()
+        held = await self._context.storage.reads.entry_ranges(ledger_id, first, limit)
+        if held.status in (Status.NO_SUCH_LEDGER, Status.DELETED):
+            status = held.status.name.lower()
             raise web.HTTPNotFound(reason=f"ledger {ledger_id} is not stored here ({status})")
         return web.json_response(
             {
                 "ledger_id": ledger_id,
-                "status": found.status.name.lower(),
-                "ranges": [list(pair) for pair in found.ranges],
-                "complete": found.complete,
+                "status": held.status.name.lower(),
+                "ranges": [list(pair) for pair in held.ranges],
+                "complete": held.complete,
             }
         )
 

@@ -187,32 +187,32 @@ class Collector:
         """
         if self._age.went_back:
             return [], []
-        storage, found = self._context.storage, await self._removable(ledger_ids, agreed=False)
+        storage, removable = self._context.storage, await self._removable(ledger_ids, agreed=False)
         wanted = [
             ledger_id
-            for ledger_id, is_gone in found.items()
+            for ledger_id, is_gone in removable.items()
             if is_gone or not await storage.is_released(ledger_id)
         ]
         with contextlib.ExitStack() as held:
             for ledger_id in wanted:
                 held.enter_context(self._context.hold(ledger_id))
-            found = await self._removable(wanted, agreed=True)
-            if not found:
+            removable = await self._removable(wanted, agreed=True)
+            if not removable:
                 return [], []
             await self._cookies.get(self._context.bookie_id)
             # Last, to detect a service that was restored just before the read above.
             if not await self._age.may_collect():
                 return [], []
-            statuses = await self._remove(found)
+            statuses = await self._remove(removable)
         return self._report(statuses)
 
-    async def _remove(self, found: dict[LedgerId, bool]) -> dict[LedgerId, Status]:
+    async def _remove(self, removable: dict[LedgerId, bool]) -> dict[LedgerId, Status]:
         """Remove ledgers; True: it is gone, False: it moved away. Return the storage's answers."""
         storage = self._context.storage
-        gone = [ledger_id for ledger_id, is_gone in found.items() if is_gone]
+        gone = [ledger_id for ledger_id, is_gone in removable.items() if is_gone]
         # The log syncs the records of deletions that are queued together once.
         deleted = await asyncio.gather(*map(storage.delete_ledger, gone))
-        moved = [ledger_id for ledger_id, is_gone in found.items() if not is_gone]
+        moved = [ledger_id for ledger_id, is_gone in removable.items() if not is_gone]
         released = await storage.release_ledgers(moved)
         return dict(zip(gone, deleted, strict=True)) | released
 
@@ -243,8 +243,8 @@ class Collector:
             return {}
         first = await self._read(ledger_ids[0], agreed=agreed)
         others = await asyncio.gather(*map(self._read, ledger_ids[1:]))
-        found = zip(ledger_ids, (first, *others), strict=True)
-        return {ledger_id: is_gone for ledger_id, is_gone in found if is_gone is not None}
+        pairs = zip(ledger_ids, (first, *others), strict=True)
+        return {ledger_id: is_gone for ledger_id, is_gone in pairs if is_gone is not None}
 
     async def _read(self, ledger_id: LedgerId, *, agreed: bool = False) -> bool | None:
         """Return whether a ledger whose data may be removed is gone; None: it must stay."""

@@ -131,10 +131,10 @@ class LedgerRequests:
                 self._counters.read_latency.record(self._now() - asked_s)
                 return frame
             case ListEntries():
-                found = await self._storage.reads.entry_ranges(
+                held = await self._storage.reads.entry_ranges(
                     request.ledger_id, request.first_entry_id, self._limits.ranges_per_answer_max
                 )
-                ranges = EntryRanges(found.status, found.ranges, found.complete)
+                ranges = EntryRanges(held.status, held.ranges, held.complete)
                 return [reply_frame(request_id, ranges)]
             case ReadAccess():
                 access = await self._storage.reads.access_of(request.ledger_id)
@@ -192,8 +192,8 @@ class LedgerRequests:
         if snapshot.status is not Status.OK:
             return snapshot
         first = EntryId(0)
-        found = await self._storage.reads.read(ledger_id, first, first, 0, None, after_fence=True)
-        return replace(snapshot, status=found.status)
+        read = await self._storage.reads.read(ledger_id, first, first, 0, None, after_fence=True)
+        return replace(snapshot, status=read.status)
 
     async def _read(
         self, request_id: int, request: ReadEntries, master_key: bytes | None
@@ -318,7 +318,7 @@ class LongPolls:
 
     def refuse_unreadable(self) -> None:
         """Answer every waiting poll UNAUTHORIZED whose client may not read any more (rule 12.5)."""
-        for poll in [each for each in self._parked.values() if not each.attachment.may_read]:
+        for poll in [parked for parked in self._parked.values() if not parked.attachment.may_read]:
             self._unpark(poll)
             self._drop(poll)
             self._send(self._refused(poll))

@@ -158,9 +158,7 @@ class BookieMetrics(Collector):
             "1 while ordinary adds are refused for this reason, else 0.",
             labels=["reason"],
         )
-        blocking = {
-            condition.reason for condition in writability.conditions() if condition.blocks_adds
-        }
+        blocking = {active.reason for active in writability.conditions() if active.blocks_adds}
         for reason in Reason:
             if reason not in BLOCKS_NO_ADDS:
                 family.add_metric([reason.value], float(reason in blocking))

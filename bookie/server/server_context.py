@@ -105,9 +105,9 @@ class ServerContext(ConnectionContext):
         certificate = None if transport is None else transport.get_extra_info("peercert")
         return principal_of(certificate, self._rules)
 
-    def usable_principal(self, found: ProvedPrincipal) -> str:
+    def usable_principal(self, proved: ProvedPrincipal) -> str:
         """Return the principal of a login (rule 12.1); empty if clients need no roles."""
-        return "" if self.authorizer is None else usable_principal(found)
+        return "" if self.authorizer is None else usable_principal(proved)
 
     def answer_hello(self, hello: Hello, certified: str) -> tuple[HelloReply, Principal | None]:
         """Return the reply to a hello (rule 2.3), and what its credentials prove; None if the hello

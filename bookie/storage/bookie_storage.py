@@ -131,9 +131,7 @@ class Deletions:
         # A checkpoint that failed before its end may be moving runs: the next one completes it.
         ready = [ledger_id for ledger_id in ledger_ids if not self._index.is_moving(ledger_id)]
         append = partial(self._commits.append, RecordKind.RELEASED)
-        answers = await asyncio.gather(
-            *(append(records.encode_ledger(ledger_id)) for ledger_id in ready)
-        )
+        answers = await asyncio.gather(*(append(records.encode_ledger(id_)) for id_ in ready))
         statuses |= zip(ready, answers, strict=True)
         logged = [ledger_id for ledger_id in ready if statuses[ledger_id] is Status.OK]
         try:

@@ -65,7 +65,7 @@ async def _store_measured(index: Index, segments: Segments) -> None:
         and not segment.is_measure_stored
     ]
     await index.store_measured(
-        {each.number: Measured(each.record_count or 0, each.mean_run_bytes or 0) for each in new}
+        {file.number: Measured(file.record_count or 0, file.mean_run_bytes or 0) for file in new}
     )
     for segment in new:
         segment.is_measure_stored = True

@@ -112,10 +112,10 @@ class Cleaner:
         """
         mark_segment = records.segment_of(self._index.meta.mark_lsn)
         below = [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]
-        segment = next((each for each in below if not each.is_counted), None)
+        segment = next((lower for lower in below if not lower.is_counted), None)
         if segment is None:
-            for each in below:
-                each.is_counted = False
+            for lower in below:
+                lower.is_counted = False
             return False
         segment.is_counted = True
         live_bytes = None if segment.is_damaged else await self.live_bytes(segment)
@@ -179,9 +179,9 @@ class Cleaner:
         ledgers, room = self._ledgers, RUNS_LEFT_MAX
         after: int | None = -1
         while after is not None and room:
-            found, after = await self._index.list_runs_left(after, room)
+            ids, after = await self._index.list_runs_left(after, room)
             # The index learns at the next checkpoint which runs are gone.
-            left = [each for each in found if ledgers.tombstones.get(each) is not False]
+            left = [id_ for id_ in ids if ledgers.tombstones.get(id_) is not False]
             ledgers.runs_left.update(dict.fromkeys(left))
             room -= len(left)
         ledgers.has_more_runs_left = after is not None
@@ -301,10 +301,10 @@ class Cleaner:
             async for keys in in_order(named):
                 runs = {named[key]: key[0] for key in keys}
                 for group in cleaning.group_runs(runs):
-                    found = await self._read_runs(group)
+                    readable = await self._read_runs(group)
                     for run in group:
-                        if run in found:
-                            self._put_run(rewrite, runs[run], run, found[run])
+                        if run in readable:
+                            self._put_run(rewrite, runs[run], run, readable[run])
                         else:
                             unmoved[records.segment_of(run[2])] = None
                         if segment.size - rewrite.written >= PIECE_BYTES:
@@ -332,7 +332,7 @@ class Cleaner:
         """Return the records that hold entries of each run. If bytes cannot be read or a record is
         damaged, mark the segment and leave its run out.
         """
-        found: dict[Run, list[Record]] = {}
+        readable: dict[Run, list[Record]] = {}
         for piece in cleaning.pieces_of(group):
             number, offset = records.segment_of(piece.location), records.offset_of(piece.location)
             try:
@@ -346,18 +346,18 @@ class Cleaner:
                 if whole is None:
                     self._segments.by_number[number].is_damaged = True
                 else:
-                    found[run] = whole
-        return found
+                    readable[run] = whole
+        return readable
 
-    def _put_run(self, rewrite: _Rewrite, ledger_id: int, run: Run, found: list[Record]) -> None:
+    def _put_run(self, rewrite: _Rewrite, ledger_id: int, run: Run, whole: list[Record]) -> None:
         """Queue a run's records, and join it to the run before if both entries and bytes are
         adjacent.
         """
         location = records.lsn_of(rewrite.segment.number, rewrite.segment.size)
-        for record in found:
+        for record in whole:
             self._put(rewrite, ADDS, record.body)
         size = records.lsn_of(rewrite.segment.number, rewrite.segment.size) - location
-        starts_whole = parse_header(found[0].body).first_entry_id == run[1]
+        starts_whole = parse_header(whole[0].body).first_entry_id == run[1]
         move = rewrite.moves[-1] if rewrite.moves else None
         if (
             move is not None
@@ -371,7 +371,7 @@ class Cleaner:
             rewrite.moves[-1] = RunMove(ledger_id, (*move.old, run), joined)
         else:
             rewrite.moves.append(RunMove(ledger_id, (run,), (run[0], run[1], location, size)))
-        rewrite.is_open_ended = parse_header(found[-1].body).last_entry_id == run[0]
+        rewrite.is_open_ended = parse_header(whole[-1].body).last_entry_id == run[0]
 
     def _put(self, rewrite: _Rewrite, kind: int, body: Buffer) -> None:
         segment = rewrite.segment
@@ -397,13 +397,13 @@ class Cleaner:
 def _records_of(run: Run, data: memoryview) -> list[Record] | None:
     """Return the records that hold entries of a run; None if one is damaged or missing."""
     last, first, location, size = run
-    found, taken, _ = replay.scan(data, location)
+    parsed, taken, _ = replay.scan(data, location)
     if taken != size:
         return None
-    headers = [parse_header(record.body) for record in found]
+    headers = [parse_header(record.body) for record in parsed]
     return [
         record
-        for record, header in zip(found, headers, strict=True)
+        for record, header in zip(parsed, headers, strict=True)
         if header.last_entry_id >= first and header.first_entry_id <= last
     ]
 

@@ -140,7 +140,7 @@ class ColdLedgers:
 
     def _next_ids(self) -> list[int]:
         """Return the next ledgers to look up."""
-        ids = (each for each in self._waiting if each not in self._standing_reads)
+        ids = (ledger_id for ledger_id in self._waiting if ledger_id not in self._standing_reads)
         return list(itertools.islice(ids, LOAD_LEDGERS))
 
     def _needs_standing(self, ledger_id: int) -> bool:
@@ -203,8 +203,8 @@ async def find_gone(
     Every ledger with records before the mark has a state in the index, until its tombstone is
     trimmed. So one at or below the horizon without a state was deleted.
     """
-    deleted = dict.fromkeys(each for each in ledger_ids if ledgers.is_deleted(each))
-    hot = (ledgers.states.get(each) for each in ledger_ids)
+    deleted = dict.fromkeys(ledger_id for ledger_id in ledger_ids if ledgers.is_deleted(ledger_id))
+    hot = (ledgers.states.get(ledger_id) for ledger_id in ledger_ids)
     released: dict[int, None] = {
         state.ledger_id: None for state in hot if state is not None and state.released
     }
@@ -221,11 +221,11 @@ async def find_gone(
 
 async def find_held(ledgers: Ledgers, index: Index, ledger_ids: list[LedgerId]) -> list[LedgerId]:
     """Return which of some ledgers are stored or fenced here."""
-    held = dict.fromkeys(each for each in ledger_ids if each in ledgers.states)
+    held = dict.fromkeys(ledger_id for ledger_id in ledger_ids if ledger_id in ledgers.states)
     async for ledger_id, value in _stored(ledgers, index, ledger_ids):
         if value is not None and not replica_state.is_stored_deleted(value):
             held[LedgerId(ledger_id)] = None
-    return [each for each in ledger_ids if each in held]
+    return [ledger_id for ledger_id in ledger_ids if ledger_id in held]
 
 
 async def list_held(
@@ -233,15 +233,13 @@ async def list_held(
 ) -> tuple[list[LedgerId], int | None]:
     """See `BookieStorage.list_ledgers`."""
     stored, end = await index.list_held(after, limit)
-    held = {each for each in stored if not ledgers.is_deleted(each)}
+    held = {ledger_id for ledger_id in stored if not ledgers.is_deleted(ledger_id)}
     held.update(
-        changed_id
-        for changed_id in ledgers.changed_ids()
-        if changed_id > after
-        and (end is None or changed_id <= end)
-        and changed_id in ledgers.states
+        id_
+        for id_ in ledgers.changed_ids()
+        if id_ > after and (end is None or id_ <= end) and id_ in ledgers.states
     )
-    page = [LedgerId(each) for each in sorted(held)]
+    page = [LedgerId(ledger_id) for ledger_id in sorted(held)]
     return (page, end) if len(page) <= limit else (page[:limit], page[limit - 1])
 
 
@@ -257,5 +255,5 @@ async def _stored(
     cold = [ledger_id for ledger_id in ledger_ids if ledgers.is_cold(ledger_id)]
     for start in range(0, len(cold), LOAD_LEDGERS):
         part = cold[start : start + LOAD_LEDGERS]
-        for found in zip(part, await index.stored_states(part), strict=True):
-            yield found
+        for pair in zip(part, await index.stored_states(part), strict=True):
+            yield pair

@@ -40,8 +40,8 @@ async def trim_tombstones(ledgers: Ledgers, index: Index, tombstones_max: int) -
     trimmed = 0
     after: int | None = -1
     while after is not None and trimmed < wanted:
-        found, after = await index.find_tombstones(after, wanted - trimmed)
-        ids = [each for each in found if each not in ledgers.tombstones]
+        page, after = await index.find_tombstones(after, wanted - trimmed)
+        ids = [ledger_id for ledger_id in page if ledger_id not in ledgers.tombstones]
         if ids:
             ledgers.raise_horizon(ids[-1])
             count = await index.trim_tombstones(ids)

@@ -178,14 +178,14 @@ class LedgerReads:
         ledger_id, checker = state.ledger_id, self._checker
         if first_entry_id > state.highest:
             return CheckResult(None, 0)
-        found = await self._index.look_up(
+        lookup = await self._index.look_up(
             ledger_id, first_entry_id, state.highest, state.indexed_highest, 1
         )
-        if not found.runs:
-            if found.is_unproven:
+        if not lookup.runs:
+            if lookup.is_unproven:
                 self._reader.unproven[ledger_id] = first_entry_id
             return CheckResult(None, 0)
-        last, first, _, size = found.runs[0]
+        last, first, _, size = lookup.runs[0]
         read_before = checker.bytes_read
         result = await checker.read_or_raise(state, first, last, size)
         read_bytes = checker.bytes_read - read_before

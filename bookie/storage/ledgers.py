@@ -133,11 +133,11 @@ class Ledgers:
         """
         if value is None or not self.is_cold(ledger_id):
             return
-        found = replica_state.decode(LedgerId(ledger_id), value, self.unsaved)
-        if found is None:
+        state = replica_state.decode(LedgerId(ledger_id), value, self.unsaved)
+        if state is None:
             raise DiskFailedError("index", f"the state of ledger {ledger_id} is damaged")
-        if isinstance(found, ReplicaState):
-            self._keep(ledger_id, found)
+        if isinstance(state, ReplicaState):
+            self._keep(ledger_id, state)
             return
         while len(self._recent_tombstones) >= RECENT_TOMBSTONES_MAX:
             del self._recent_tombstones[next(iter(self._recent_tombstones))]
@@ -199,9 +199,7 @@ class Ledgers:
         saving, self._saving = self._saving, {}
         if self.tombstones:
             unsaved = self.unsaved.ledger_ids
-            for ledger_id in [
-                tombstone for tombstone in self.tombstones if tombstone not in unsaved
-            ]:
+            for ledger_id in [old for old in self.tombstones if old not in unsaved]:
                 if ledger_id in saving:
                     del self.tombstones[ledger_id]
 

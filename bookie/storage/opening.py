@@ -183,9 +183,9 @@ async def _load_meta(
     ledgers.raise_horizon(check.horizon)
     ledgers.runs_left.update(dict.fromkeys(check.runs_left))
     ledgers.has_more_runs_left = check.has_more_runs_left
-    found = (check.count, check.xor)
+    counted = (check.count, check.xor)
     is_damaged = bool(check.damaged) or check.is_horizon_damaged
-    if meta is not None and not is_damaged and found == (meta.state_count, meta.state_xor):
+    if meta is not None and not is_damaged and counted == (meta.state_count, meta.state_xor):
         again = partial(index_pages.write_meta, meta=meta)
         await _with_room(reserve, lambda: store.update(again))
         return meta, check.ids
@@ -219,17 +219,17 @@ async def _check_keys(store: OrderedStore, state_count: int, pair_count: int) ->
     counted before. A search may miss the keys beside a damaged one, and a change of the store then
     adds keys where no later search finds them. Raises DiskFailedError.
     """
-    found, after = state_count, b"\0"
+    key_count, after = state_count, b"\0"
     while keys := await store.view(partial(_scan_keys, start=after)):
         end = bisect_left(keys, index_pages.STATES_PREFIX)
-        found += end
+        key_count += end
         if end < len(keys):
             break
         after = keys[-1] + b"\0"
-    if found != pair_count:
+    if key_count != pair_count:
         raise DiskFailedError(
             INDEX_NAME,
-            f"it has {pair_count} keys, and {found} are found in order: a page of its file is"
+            f"it has {pair_count} keys, and {key_count} are found in order: a page of its file is"
             " damaged. Run: quire bookie rebuild-index DIR",
         )
 
@@ -242,9 +242,9 @@ async def _load_all(store: OrderedStore, kind: bytes) -> list[tuple[int, int | N
     loaded: list[tuple[int, int | None]] = []
     after = -1
     scan = stored_runs.scan_segments
-    while found := await store.view(partial(scan, after=after, kind=kind)):
-        loaded += found
-        after = found[-1][0]
+    while page := await store.view(partial(scan, after=after, kind=kind)):
+        loaded += page
+        after = page[-1][0]
     return loaded
 
 
@@ -277,16 +277,16 @@ class _Applier:
         self._index = index
         self._segments = segments
 
-    async def prepare(self, found: list[Record]) -> None:
+    async def prepare(self, parsed: list[Record]) -> None:
         """Load the states of the ledgers of some records. Delete stored runs of released ledgers: a
         crash may have prevented that.
         """
-        ledger_ids = dict.fromkeys(map(_ledger_of, found))
+        ledger_ids = dict.fromkeys(map(_ledger_of, parsed))
         ledger_ids.pop(None, None)
         await load_states(self._ledgers, self._index, cast("Iterable[int]", ledger_ids))
         released = dict.fromkeys(
             records.decode_ledger(record.body)
-            for record in found
+            for record in parsed
             if record.header.kind is RecordKind.RELEASED
         )
         await self._index.delete_all(list(released), self._segments.free)

@@ -81,8 +81,8 @@ class OverlappingAdds:
         """
         header = add.batch.header
         last = header.last_entry_id
-        found = self._recent.find(header.ledger_id, header.first_entry_id, last, 1, 1)
-        is_repetition = bool(found) and found[0].data == add.batch.data
+        batches = self._recent.find(header.ledger_id, header.first_entry_id, last, 1, 1)
+        is_repetition = bool(batches) and batches[0].data == add.batch.data
         if is_repetition and not self._is_bad(add):
             add.done(Status.OK)
             return
@@ -169,10 +169,10 @@ class OverlappingAdds:
                     return None
             entry_id = result.next_entry_id
             if entry_id <= last and result.status is not Status.OK:
-                found = await self._index.look_up(
+                lookup = await self._index.look_up(
                     state.ledger_id, entry_id, last, state.indexed_highest, LOOKUP_RUNS
                 )
-                stop = _end_of_gap(found, entry_id, last)
+                stop = _end_of_gap(lookup, entry_id, last)
                 gaps.append((entry_id, stop))
                 entry_id = stop + 1
         return _joined(gaps)
@@ -191,13 +191,13 @@ def _is_same(stored: BatchView, batch: BatchView) -> bool:
     )
 
 
-def _end_of_gap(found: Lookup, entry_id: int, last: int) -> int:
+def _end_of_gap(lookup: Lookup, entry_id: int, last: int) -> int:
     """Return the last id of a range without readable entries. In a damaged run that is one
     entry.
     """
-    if not found.runs:
+    if not lookup.runs:
         return last
-    return entry_id if found.runs[0][1] == entry_id else found.runs[0][1] - 1
+    return entry_id if lookup.runs[0][1] == entry_id else lookup.runs[0][1] - 1
 
 
 def _joined(gaps: Gaps) -> Gaps:

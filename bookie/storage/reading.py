@@ -62,12 +62,12 @@ class BadRanges:
 
     def report(self) -> tuple[BadRange, ...]:
         """Return the ranges in the order of ledgers and entries, at most BAD_RANGES_MAX."""
-        found = [
+        bad = [
             BadRange(LedgerId(ledger_id), EntryId(first), EntryId(last))
             for ledger_id, ranges in sorted(self._by_ledger.items())
             for first, last in ranges
         ]
-        return tuple(found[:BAD_RANGES_MAX])
+        return tuple(bad[:BAD_RANGES_MAX])
 
     def restore(self, reported: Iterable[BadRange]) -> None:
         """Add the ranges that were reported before a restart."""
@@ -94,9 +94,7 @@ class BadRanges:
             min([first, *(low for low, _ in touching)]),
             max([last, *(high for _, high in touching)]),
         )
-        self._set(
-            ledger_id, sorted([joined, *(range_ for range_ in ranges if range_ not in touching)])
-        )
+        self._set(ledger_id, sorted([joined, *(span for span in ranges if span not in touching)]))
 
     def clear(self, ledger_id: int, first: int, last: int) -> None:
         """Remove first..last: good copies are stored, or were read."""
@@ -184,11 +182,11 @@ class StorageReader:
         self, state: ReplicaState, first: int, last: int, bytes_max: int
     ) -> ReadResult | None:
         """Return the answer if memory has it, else None."""
-        found = self._recent.find(state.ledger_id, first, last, bytes_max, BATCHES_PER_ANSWER_MAX)
-        if found:
-            end = found[-1].header.last_entry_id
+        recent = self._recent.find(state.ledger_id, first, last, bytes_max, BATCHES_PER_ANSWER_MAX)
+        if recent:
+            end = recent[-1].header.last_entry_id
             next_entry_id = min(end, last) + 1
-            batches = tuple([_cut(batch, first, last) for batch in found])
+            batches = tuple([_cut(batch, first, last) for batch in recent])
             self._count(batches, next_entry_id - first)
             return self._result(state, Status.OK, next_entry_id, batches)
         if first > state.highest and not state.queued_count:
@@ -214,21 +212,21 @@ class StorageReader:
         attempts = LOOKUPS_MAX
         while wanted.next_entry_id <= last and not wanted.is_full:
             start = wanted.next_entry_id
-            found = await self._index.look_up(
+            lookup = await self._index.look_up(
                 state.ledger_id, start, last, state.indexed_highest, LOOKUP_RUNS
             )
-            status = await self._read_runs(found.runs, wanted)
+            status = await self._read_runs(lookup.runs, wanted)
             if wanted.next_entry_id > start:
                 continue
             if status is Status.UNKNOWN:
-                if not await self._has_moved(state, found.runs[0]):
-                    self._note_bad(wanted, found.runs[0][0])
+                if not await self._has_moved(state, lookup.runs[0]):
+                    self._note_bad(wanted, lookup.runs[0][0])
                 elif attempts:
                     attempts -= 1
                     continue
             if status is Status.OK:
                 status = self._status_of_absent(
-                    state, start, found.known_to, is_unproven=found.is_unproven
+                    state, start, lookup.known_to, is_unproven=lookup.is_unproven
                 )
             break
         if wanted.next_entry_id > last or wanted.is_full:
@@ -258,8 +256,8 @@ class StorageReader:
         self.bad.note(wanted.ledger_id, first, last if first <= last < run_last else run_last)
 
     async def _has_moved(self, state: ReplicaState, run: Run) -> bool:
-        found = await self._index.look_up(state.ledger_id, run[1], run[1], state.indexed_highest, 1)
-        return bool(found.runs) and found.runs[0][2] != run[2]
+        place = await self._index.look_up(state.ledger_id, run[1], run[1], state.indexed_highest, 1)
+        return bool(place.runs) and place.runs[0][2] != run[2]
 
     async def _read_runs(self, runs: list[Run], wanted: _Wanted) -> Status:
         """Read runs while they are adjacent; return UNKNOWN when the next entry is in a damaged
@@ -324,17 +322,17 @@ def _walk(
             return offset, header.size
         batch = BatchView(data[offset + RECORD_HEADER_BYTES : offset + header.size])
         offset += header.size
-        found = batch.header
-        if found.ledger_id != wanted.ledger_id:
+        entries = batch.header
+        if entries.ledger_id != wanted.ledger_id:
             raise BatchError("a record of another ledger")
-        if found.last_entry_id < wanted.next_entry_id:
+        if entries.last_entry_id < wanted.next_entry_id:
             continue
-        if found.first_entry_id > wanted.next_entry_id:
-            wanted.suspect_last = found.first_entry_id - 1
+        if entries.first_entry_id > wanted.next_entry_id:
+            wanted.suspect_last = entries.first_entry_id - 1
             raise BatchError("a record is missing from its run")
-        wanted.suspect_last = found.last_entry_id
+        wanted.suspect_last = entries.last_entry_id
         batch.verify_crc()
-        stop = min(found.last_entry_id, last)
+        stop = min(entries.last_entry_id, last)
         cut = _cut(batch, wanted.next_entry_id, stop)
         wanted.batches.append(cut)
         wanted.room -= len(cut)
@@ -379,11 +377,11 @@ async def list_ranges(
     """List the stored ranges from an entry on; adjacent ranges are merged."""
     ranges: list[tuple[int, int]] = []
     while first <= state.highest:
-        found = await index.look_up(
+        lookup = await index.look_up(
             state.ledger_id, first, state.highest, state.indexed_highest, LOOKUP_RUNS
         )
-        for last, run_first, _, _ in found.runs:
-            if run_first > found.known_to:
+        for last, run_first, _, _ in lookup.runs:
+            if run_first > lookup.known_to:
                 break
             if ranges and ranges[-1][1] + 1 == run_first:
                 ranges[-1] = (ranges[-1][0], last)
@@ -391,7 +389,7 @@ async def list_ranges(
                 ranges.append((run_first, last))
             else:
                 return EntryRangesResult(Status.OK, tuple(ranges), complete=False)
-        if found.is_unproven:
+        if lookup.is_unproven:
             return EntryRangesResult(Status.UNKNOWN, tuple(ranges), complete=False)
-        first = found.known_to + 1
+        first = lookup.known_to + 1
     return EntryRangesResult(Status.OK, tuple(ranges), complete=True)

@@ -81,9 +81,9 @@ class RecentEntries:
         or `batches_max` batches; an empty list when `first` is not kept.
         """
         kept = self._ledgers.get(ledger_id)
-        found: list[BatchView] = []
+        batches: list[BatchView] = []
         if kept is None:
-            return found
+            return batches
         if isinstance(kept, tuple):
             kept = _LedgerBatches(kept)
         place = bisect_left(kept.lasts, first, kept.start)
@@ -93,11 +93,11 @@ class RecentEntries:
             batch = BatchView(stored) if isinstance(stored, bytes) else stored
             if batch is None or batch.header.first_entry_id > first:
                 break
-            found.append(batch)
+            batches.append(batch)
             bytes_max -= len(batch.data)
             first = kept.lasts[place] + 1
             place += 1
-        return found
+        return batches
 
     def drop(self, ledger_id: int) -> None:
         """Drop a ledger's batches. Their bytes count until eviction reaches them."""

@@ -99,9 +99,7 @@ CONDITION_PREFIX: Final = "condition:"
 
 def reasons_of(features: Iterable[str]) -> list[Reason]:
     """Return the reasons in a registration's features; unknown reasons are left out."""
-    names = [
-        feature.removeprefix(CONDITION_PREFIX) for feature in features if is_condition(feature)
-    ]
+    names = [name.removeprefix(CONDITION_PREFIX) for name in features if is_condition(name)]
     return [Reason(name) for name in names if name in set(Reason)]
 
 
@@ -226,7 +224,5 @@ class Writability:
         active = self._active.values()
         self.is_writable = not any(condition.blocks_adds for condition in active)
         self.is_offered = not any(condition.turns_away for condition in active)
-        self.takes_recovery_adds = not any(
-            condition.reason in BLOCKS_RECOVERY_ADDS for condition in active
-        )
+        self.takes_recovery_adds = not any(cause.reason in BLOCKS_RECOVERY_ADDS for cause in active)
         self._callbacks.notify(change)

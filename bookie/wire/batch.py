@@ -189,8 +189,8 @@ class BatchView:
             raise BatchError(f"{self.describe()}: the batch of a keyed ledger has no MAC")
         mac = hmac.new(key, self.data[:_CRC_OFFSET], hashlib.sha256)
         mac.update(self.data[self._body_offset :])
-        found = self.data[BATCH_HEADER_BYTES : BATCH_HEADER_BYTES + MAC_BYTES]
-        if not hmac.compare_digest(mac.digest(), found):
+        stored = self.data[BATCH_HEADER_BYTES : BATCH_HEADER_BYTES + MAC_BYTES]
+        if not hmac.compare_digest(mac.digest(), stored):
             raise BatchError(
                 f"{self.describe()}: the MAC does not match: wrong password or damaged"
             )
@@ -200,9 +200,9 @@ class BatchView:
         Raises BatchError.
         """
         expected = list(self.digests)
-        found = entry_digests(self.payload_views(), self.header.first_entry_id, seed)
-        if found != expected:
-            bad = next(i for i, (a, b) in enumerate(zip(found, expected, strict=True)) if a != b)
+        digests = entry_digests(self.payload_views(), self.header.first_entry_id, seed)
+        if digests != expected:
+            bad = next(i for i, (a, b) in enumerate(zip(digests, expected, strict=True)) if a != b)
             raise BatchError(
                 f"{self.describe()}: entry {self.header.first_entry_id + bad} fails its digest"
             )

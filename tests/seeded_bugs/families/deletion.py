@@ -17,8 +17,8 @@ BUGS = (
         (
             Edit(
                 COLLECTOR,
-                "            found = await self._removable(wanted, agreed=True)\n",
-                "            found = await self._removable(wanted, agreed=False)\n",
+                "            removable = await self._removable(wanted, agreed=True)\n",
+                "            removable = await self._removable(wanted, agreed=False)\n",
             ),
         ),
         (simulation("metadata"),),
