@@ -582,9 +582,7 @@ class BrokerProcess:
         options = self._options
         self._registration = BrokerRegistration(
             broker_id=options.broker_id,
-            listeners=tuple(
-                Listener(address.name, address.host, address.port) for address in advertised
-            ),
+            listeners=tuple(Listener(bind.name, bind.host, bind.port) for bind in advertised),
             admin_url=admin_url,
             rack=options.rack,
             build=self._environment.build,
@@ -645,7 +643,7 @@ class BrokerProcess:
             self._log.warning("stopping while still leading partitions", count=manager.led_count)
 
     def _has_successors(self) -> bool:
-        return any(each != self._options.broker_id for each in self._cluster.view.may_lead())
+        return any(other != self._options.broker_id for other in self._cluster.view.may_lead())
 
     def _lost_name(self, error: NameHeldError) -> None:
         if not self._failed.done():

@@ -204,16 +204,16 @@ class LedPartitions(Generic[LedT]):
 
     def loaded(self) -> list[LedT]:
         """Return the partitions that are loaded."""
-        return [each for each in self._led.values() if not each.is_loading]
+        return [led for led in self._led.values() if not led.is_loading]
 
     def served(self) -> list[LedT]:
         """Return the partitions that may be served. Raises TopicError COORDINATOR_LOAD_IN_PROGRESS
         while one loads, because a list without it would be wrong.
         """
-        if any(each.is_loading for each in self._led.values()):
+        if any(led.is_loading for led in self._led.values()):
             text = f"partitions of {self._topic} are loading: retry"
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
-        return [each for each in self._led.values() if each.refusal is None]
+        return [led for led in self._led.values() if led.refusal is None]
 
 
 # -- stored state --------------------------------------------------------------------------------
@@ -250,8 +250,8 @@ def by_topic(
         return topics.pack(grouped(partitions).items())
 
     def unpack(field: Packed) -> tuple[Value, ...]:
-        found = topics.unpack(field)
-        return tuple(make(name, number) for name, numbers in found for number in numbers)
+        rows = topics.unpack(field)
+        return tuple(make(name, number) for name, numbers in rows for number in numbers)
 
     return Form(topics.shown, pack, unpack)
 

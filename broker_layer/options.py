@@ -296,9 +296,7 @@ class BrokerOptions(LoginOptions):
 
     def _wrong_listeners(self) -> Iterator[str]:
         listeners = {listener.name: listener for listener in parse_listeners(self.listeners)}
-        advertised = {
-            listener.name: listener.host for listener in parse_listeners(self.advertised_listeners)
-        }
+        advertised = {bind.name: bind.host for bind in parse_listeners(self.advertised_listeners)}
         for name in advertised:
             if name not in listeners:
                 yield f"advertised_listeners names {name}, which is not in listeners: add it there"
@@ -313,11 +311,9 @@ class BrokerOptions(LoginOptions):
             return
         yield from LoginOptions.contradictions(self)
         yield from self.open_admin(self.admin_host)
-        for listener in listeners.values():
-            yield from unreachable(
-                "advertised_listeners", advertised.get(listener.name, ""), listener.host
-            )
-            yield from self._insecure_listener(listener, protocols[listener.name])
+        for bind in listeners.values():
+            yield from unreachable("advertised_listeners", advertised.get(bind.name, ""), bind.host)
+            yield from self._insecure_listener(bind, protocols[bind.name])
         peers = protocols[self.peer_listener]
         if self.authorizer and peers is not SecurityProtocol.PLAINTEXT and not self.super_users:
             yield (

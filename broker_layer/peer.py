@@ -269,9 +269,7 @@ class PeerLink:
 
     @property
     def _connections(self) -> list[PeerConnection]:
-        return [
-            connection for connection in (self._leaving, self.current) if connection is not None
-        ]
+        return [link for link in (self._leaving, self.current) if link is not None]
 
     @property
     def _open_connection(self) -> PeerConnection | None:

@@ -77,7 +77,7 @@ class AclAdmin:
     async def describe(self, request: DescribeAclsRequest, _: RequestContext) -> ApiMessage:
         """Answer DescribeAcls."""
         try:
-            found = await self._store.select(_filter_in(request))
+            selected = await self._store.select(_filter_in(request))
         except MetadataError as error:
             return answer(DescribeAclsResponse, _refusal(error))
         resources = [
@@ -95,7 +95,7 @@ class AclAdmin:
                     for binding in bindings
                 ],
             )
-            for (kind, pattern, name), bindings in groupby(found, _resource_of)
+            for (kind, pattern, name), bindings in groupby(selected, _resource_of)
         ]
         return answer(DescribeAclsResponse, resources=resources)
 
@@ -145,8 +145,8 @@ class AclAdmin:
         for binding in removed:
             await turns.pass_on()
             is_repeated = False
-            for rows, each in zip(shown, filters, strict=True):
-                if isinstance(each, AclFilter) and each.selects(binding):
+            for rows, filter_ in zip(shown, filters, strict=True):
+                if isinstance(filter_, AclFilter) and filter_.selects(binding):
                     rows.append(binding)
                     may_repeat -= is_repeated
                     is_repeated = True
@@ -154,8 +154,8 @@ class AclAdmin:
                         break
         return DeleteAclsResponse(
             filter_results=[
-                _deleted(rows) if isinstance(each, AclFilter) else answer(_Deleted, each)
-                for rows, each in zip(shown, filters, strict=True)
+                _deleted(rows) if isinstance(filter_, AclFilter) else answer(_Deleted, filter_)
+                for rows, filter_ in zip(shown, filters, strict=True)
             ]
         )
 

@@ -122,13 +122,13 @@ class ClusterAnswers:
         """Answer FindCoordinator; creates the internal topic if it does not exist."""
         key_type = request.key_type if context.api_version > 0 else 0
         if context.api_version < BATCH_VERSION:
-            (found,) = await self._find(key_type, [request.key], context)
-            return _coordinator(FindCoordinatorResponse, found)
+            (leader,) = await self._find(key_type, [request.key], context)
+            return _coordinator(FindCoordinatorResponse, leader)
         keys = list(request.coordinator_keys)
         return FindCoordinatorResponse(
             coordinators=[
-                _coordinator(_Coordinator, found, key=key)
-                for key, found in zip(keys, await self._find(key_type, keys, context), strict=True)
+                _coordinator(_Coordinator, leader, key=key)
+                for key, leader in zip(keys, await self._find(key_type, keys, context), strict=True)
             ]
         )
 
@@ -144,11 +144,11 @@ class ClusterAnswers:
         except TopicError as error:
             return [TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.text) for _ in keys]
         count = len(record.partitions)
-        found, turns = list[_Found](), Turns()
+        leaders, turns = list[_Found](), Turns()
         for key in keys:
-            found.append(self._leader(topic, partition_of_key(key, count), context))
+            leaders.append(self._leader(topic, partition_of_key(key, count), context))
             await turns.pass_on()
-        return found
+        return leaders
 
     def _leader(self, topic: str, partition: int, context: RequestContext) -> _Found:
         leader = self._view.leader_of(topic, partition)
@@ -187,10 +187,10 @@ class ClusterAnswers:
         return DescribeLogDirsResponse(results=[directory])
 
 
-def _coordinator(kind: Callable[..., AnswerT], found: _Found, **fields: Any) -> AnswerT:
-    if isinstance(found, TopicError):
-        return answer(kind, found, node_id=-1, port=-1, **fields)
-    node_id, host, port = found
+def _coordinator(kind: Callable[..., AnswerT], leader: _Found, **fields: Any) -> AnswerT:
+    if isinstance(leader, TopicError):
+        return answer(kind, leader, node_id=-1, port=-1, **fields)
+    node_id, host, port = leader
     return answer(kind, node_id=node_id, host=host, port=port, **fields)
 
 
@@ -307,13 +307,13 @@ class MetadataAnswers:
     ) -> _Topic:
         name = asked.name
         if name is None:
-            found = (
+            known = (
                 None if asked.topic_id is None else self._view.topic_name_of(asked.topic_id.bytes)
             )
-            if found is None or not sees_topic(context.rights, found):
+            if known is None or not sees_topic(context.rights, known):
                 shown = None if context.api_version >= NULLABLE_NAMES_VERSION else ""
                 return _refused(_Topic, shown, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
-            name = found
+            name = known
         elif not _may_describe(context.rights, name):
             return _refused(_Topic, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         record = self._view.topics.get(name) or await find(name)
@@ -454,7 +454,7 @@ class TopicPartitionAnswers:
         topics: list[_PagedTopic] = []
         following: _Cursor | None = None
         turns, find = Turns(), self._changes.finder()
-        for name in sorted({each: None for each in names if each >= first_name}):
+        for name in sorted({asked: None for asked in names if asked >= first_name}):
             await turns.pass_on()
             if room == 0:
                 following = _Cursor(topic_name=name, partition_index=0)

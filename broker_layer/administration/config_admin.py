@@ -106,9 +106,7 @@ class ConfigAdmin:
     async def describe(self, request: DescribeConfigsRequest, _: RequestContext) -> ApiMessage:
         """Answer DescribeConfigs."""
         results, turns = [], Turns()
-        for resource in {
-            _key_of(configs_resource): configs_resource for configs_resource in request.resources
-        }.values():
+        for resource in {_key_of(row): row for row in request.resources}.values():
             await turns.pass_on()
             try:
                 rows = self._rows(resource.resource_type, resource.resource_name)
@@ -163,9 +161,7 @@ class ConfigAdmin:
         """Answer AlterConfigs: replace all settings of a topic."""
 
         def change_of(resource: AlterConfigsRequest.AlterConfigsResource) -> ConfigChange:
-            given = {
-                config.name: config.value for config in resource.configs if config.value is not None
-            }
+            given = {row.name: row.value for row in resource.configs if row.value is not None}
             return _replacing(given, is_strict=self._is_strict)
 
         answers = await self._answers(request.resources, change_of, _Altered, request.validate_only)
@@ -194,10 +190,7 @@ class ConfigAdmin:
         is_dry: bool,  # noqa: FBT001 - the field of the request
     ) -> list[AnswerT]:
         """Alter the settings of resources. `change_of` returns None for one without a change."""
-        counts = Counter(
-            (configs_resource.resource_type, configs_resource.resource_name)
-            for configs_resource in resources
-        )
+        counts = Counter((row.resource_type, row.resource_name) for row in resources)
         answers, turns = list[AnswerT](), Turns()
         look_ups = iter(range(LOOK_UPS_MAX))
         for resource in resources:
@@ -223,10 +216,9 @@ class ConfigAdmin:
     ) -> None:
         """Wait for the other brokers, so that whichever a client asks next shows the settings."""
         changed = [
-            response.resource_name
-            for response in answers
-            if response.resource_type == ResourceType.TOPIC
-            and response.error_code == ErrorCode.NONE
+            row.resource_name
+            for row in answers
+            if row.resource_type == ResourceType.TOPIC and row.error_code == ErrorCode.NONE
         ]
         if self._spreading is not None and not is_dry:
             await self._spreading.wait_for_settings(changed)
@@ -305,7 +297,7 @@ def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
     given = list_of(value)
     if kind == StepKind.APPEND:
         return ",".join(dict.fromkeys(known + given))
-    return ",".join(each for each in known if each not in given)
+    return ",".join(item for item in known if item not in given)
 
 
 def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> _Row:

@@ -92,9 +92,7 @@ class LeaderElections:
                 (name, range(len(record.partitions)))
                 for name, record in sorted(self._view.topics.items())
             ]
-        return [
-            (partition.topic, list(partition.partitions)) for partition in request.topic_partitions
-        ]
+        return [(row.topic, list(row.partitions)) for row in request.topic_partitions]
 
     async def _wait_reported(self, request: ElectLeadersRequest) -> None:
         """Wait briefly until the leaders report the partitions, which they may have just got."""
@@ -188,13 +186,12 @@ def _all_refused(request: ElectLeadersRequest, text: str) -> ElectLeadersRespons
     refusal = TopicError(ErrorCode.INVALID_REQUEST, text)
     results = [
         _Topic(
-            topic=topic_partition.topic,
+            topic=row.topic,
             partition_result=[
-                answer(_Partition, refusal, partition_id=partition)
-                for partition in topic_partition.partitions
+                answer(_Partition, refusal, partition_id=number) for number in row.partitions
             ],
         )
-        for topic_partition in request.topic_partitions or ()
+        for row in request.topic_partitions or ()
     ]
     return answer(ElectLeadersResponse, refusal, replica_election_results=results)
 

@@ -155,10 +155,8 @@ class Reassignments:
         for topic in request.topics:
             await turns.pass_on()
             wanted = {
-                partition.partition_index: None
-                if partition.replicas is None
-                else list(partition.replicas)
-                for partition in topic.partitions
+                row.partition_index: None if row.replicas is None else list(row.replicas)
+                for row in topic.partitions
             }
             outcomes = await self._alter(topic.name, wanted)
             partitions = [
@@ -194,7 +192,7 @@ class Reassignments:
             return None if changed == record else changed
 
         if topic not in self._view.topics:
-            return {each: unknown_partition(topic, each) for each in wanted}
+            return {number: unknown_partition(topic, number) for number in wanted}
         try:
             self._view.learn(await self._topics.change(topic, change))
         except MetadataError as error:
@@ -253,13 +251,13 @@ class Reassignments:
             return answer(ListPartitionReassignmentsResponse, translated(error))
         topics = []
         for record, asked in self._asked(request):
-            found = [
+            partitions = [
                 listed
                 for partition in asked
                 if (listed := self._listed(record, partition, moving)) is not None
             ]
-            if found:
-                topics.append(_Listed(name=record.name, partitions=found))
+            if partitions:
+                topics.append(_Listed(name=record.name, partitions=partitions))
         return answer(ListPartitionReassignmentsResponse, topics=topics)
 
     def _asked(
@@ -271,11 +269,7 @@ class Reassignments:
         return [
             (
                 record,
-                [
-                    partition_index
-                    for partition_index in asked.partition_indexes
-                    if 0 <= partition_index < len(record.partitions)
-                ],
+                [index for index in asked.partition_indexes if 0 <= index < len(record.partitions)],
             )
             for asked in request.topics
             if (record := known.get(asked.name)) is not None

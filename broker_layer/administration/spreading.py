@@ -98,9 +98,9 @@ class TopicSpreading:
         self, broker_id: int, are_shown: Callable[[PeerAddress], Awaitable[bool]]
     ) -> None:
         pause_s = LOOK_FIRST_S
-        while (found := self._view.address_of(broker_id, self._listener)) is not None:
+        while (address := self._view.address_of(broker_id, self._listener)) is not None:
             try:
-                if await are_shown(PeerAddress(broker_id, *found)):
+                if await are_shown(PeerAddress(broker_id, *address)):
                     return
             except PeerError:
                 return

@@ -212,9 +212,7 @@ class TopicAdmin:
             try:
                 leaders = None
                 if topic.assignments is not None:
-                    leaders = _first_brokers(
-                        [assignment.broker_ids for assignment in topic.assignments]
-                    )
+                    leaders = _first_brokers([row.broker_ids for row in topic.assignments])
                 room.check(topic.count - self._view.partition_count(topic.name))
                 planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
                 room.take(len(planned))
@@ -293,7 +291,7 @@ def _wanted(topic: _Creatable) -> NewTopic:
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         text = "with assignments, the number of partitions and the replication factor must be -1"
         raise TopicError(ErrorCode.INVALID_REQUEST, text)
-    rows = sorted(topic.assignments, key=lambda each: each.partition_index)
+    rows = sorted(topic.assignments, key=lambda row: row.partition_index)
     if [row.partition_index for row in rows] != list(range(len(rows))):
         text = "assignments must name each partition from 0 on exactly once"
         raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
@@ -445,7 +443,7 @@ def _changed_count(request: ApiMessage, response: Any, before: Mapping[str, int]
             grown = (topic for topic in request.topics if topic.name in done)
             return sum(max(0, topic.count - before.get(topic.name, 0)) for topic in grown)
         case DeleteTopicsRequest():
-            done = {each.name: None for each in response.responses if not each.error_code}
+            done = {row.name: None for row in response.responses if not row.error_code}
             return sum(before.get(name, 0) for name in done if name is not None)
         case _:
             return 0

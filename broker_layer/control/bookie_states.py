@@ -80,8 +80,7 @@ class BookieStates:
         """Whether there may be a bookie that a ledger names and whose copies do not count."""
         known = [*map(BookieId, self._formatted.names), *self._left]
         return any(
-            self._lifecycles.of(bookie).state not in _GONE and self.why_short(bookie)
-            for bookie in known
+            self._lifecycles.of(id_).state not in _GONE and self.why_short(id_) for id_ in known
         )
 
     def _on_event(self, event: DirectoryEvent) -> None:

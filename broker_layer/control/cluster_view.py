@@ -212,9 +212,9 @@ class ClusterView:
     def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
         """Return the host and port of a broker for clients of a listener; None if it has none."""
         registration = self.brokers.get(broker_id)
-        for each in registration.listeners if registration is not None else ():
-            if each.name == listener:
-                return each.host, each.port
+        for endpoint in registration.listeners if registration is not None else ():
+            if endpoint.name == listener:
+                return endpoint.host, endpoint.port
         return None
 
     def reached_brokers(self, listener: str) -> Iterator[tuple[int, str, int, str | None]]:

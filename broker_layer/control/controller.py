@@ -132,9 +132,7 @@ class Controller:
         """Return whether all leaders of a topic's partitions are up and not leaving."""
         record = self._parts.view.topics.get(name)
         may_lead = dict.fromkeys(self._parts.view.may_lead())
-        return record is None or all(
-            partition.leader in may_lead for partition in record.partitions
-        )
+        return record is None or all(led.leader in may_lead for led in record.partitions)
 
     def _end_term(self) -> None:
         """Note that others may have changed the cluster before this broker acts the next time."""
@@ -219,11 +217,7 @@ class Controller:
         if left_s <= 0:
             return 0.0
         view = self._parts.view
-        leaders = {
-            partition.leader: None
-            for record in view.topics.values()
-            for partition in record.partitions
-        }
+        leaders = {led.leader: None for record in view.topics.values() for led in record.partitions}
         is_led = any(broker_id in leaders for broker_id in view.brokers)
         return 0.0 if is_led or not leaders else left_s
 
@@ -343,7 +337,7 @@ class Controller:
         """Return the smallest deleted topic that is not in `passed`; None if there is none."""
         deleting = self._parts.view.deleting.values()
         due = (record for record in deleting if passed.get(record.name) != record.topic_id)
-        return min(due, key=lambda each: (len(each.partitions), each.name), default=None)
+        return min(due, key=lambda topic: (len(topic.partitions), topic.name), default=None)
 
     async def _sweep(self) -> None:
         """Delete, at intervals, unlisted ledgers that dead leaders left."""

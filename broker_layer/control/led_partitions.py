@@ -234,7 +234,7 @@ class LedPartitions:
 
     def rows(self) -> list[LedPartition]:
         """Return the rows, sorted by topic and partition."""
-        found = []
+        rows = []
         now_s = self._now()
         for topic, partition, status in self._manager.statuses():
             missing = "" if status.stage is Stage.LEADS else status.reason or status.stage.value
@@ -246,8 +246,8 @@ class LedPartitions:
                 missing,
                 round(now_s - status.since_s, 3),
             )
-            found.append(self._with_log(row))
-        return sorted(found, key=lambda each: (each.topic, each.partition))
+            rows.append(self._with_log(row))
+        return sorted(rows, key=lambda led: (led.topic, led.partition))
 
     def _with_log(self, row: LedPartition) -> LedPartition:
         try:
@@ -267,10 +267,8 @@ class LedPartitions:
             in_sync=tuple(map(str, stored.in_sync)),
             is_short=stored.is_short,
             short_ledgers=tuple(
-                ShortLedger(
-                    shortage.ledger_id, shortage.entry_count, shortage.size_bytes, shortage.why
-                )
-                for shortage in shown
+                ShortLedger(short.ledger_id, short.entry_count, short.size_bytes, short.why)
+                for short in shown
             ),
             short_ledger_count=len(stored.shortages),
             short_bytes=sum(shortage.size_bytes for shortage in stored.shortages),

@@ -63,9 +63,7 @@ class TopicEraser:
         Call `delete_ledgers` next.
         """
         assert record.is_deleted, record.name
-        epochs = {
-            number: leadership.leader_epoch for number, leadership in enumerate(record.partitions)
-        }
+        epochs = {number: led.leader_epoch for number, led in enumerate(record.partitions)}
         listed = await self._partitions.partitions_of(record.topic_id)
         for start in range(0, len(listed), CLAIMS_AT_ONCE_MAX):
             claims = [

@@ -135,23 +135,19 @@ class StoredReplicas:
 
     def known_numbers(self, numbers: ReplicaNumbers) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of replicas and of those in sync, as far as they are cached."""
-        found = {
-            replica: number
-            for replica in self.replicas
-            if (number := numbers.known_number(replica))
-        }
-        return self._numbers(found)
+        known = {id_: number for id_ in self.replicas if (number := numbers.known_number(id_))}
+        return self._numbers(known)
 
     async def read_numbers(
         self, numbers: ReplicaNumbers
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of replicas and of those in sync. Raises MetadataError."""
-        found = await numbers.numbers_of(self.replicas)
-        return self._numbers(dict(zip(self.replicas, found, strict=True)))
+        known = await numbers.numbers_of(self.replicas)
+        return self._numbers(dict(zip(self.replicas, known, strict=True)))
 
-    def _numbers(self, found: dict[BookieId, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        replicas = tuple(found[replica] for replica in self.replicas if replica in found)
-        in_sync = tuple(found[bookie] for bookie in self.in_sync if bookie in found)
+    def _numbers(self, known: dict[BookieId, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        replicas = tuple(known[replica] for replica in self.replicas if replica in known)
+        in_sync = tuple(known[bookie] for bookie in self.in_sync if bookie in known)
         if not replicas:
             return (), ()
         return (*replicas, *([MISSING_REPLICA] * self.lacks_one)), in_sync
@@ -201,11 +197,9 @@ class LedgerHealth:
         for count, log in enumerate(self._logs()):
             before = self._known.get(log.key, {})
             ended = log.ended_ledgers
-            known[log.key] = {
-                ledger_id: before[ledger_id] for ledger_id in ended if ledger_id in before
-            }
-            found = [self._shortage_of(ledger_id, known[log.key], jobs) for ledger_id in ended]
-            if shortages := tuple(shortage for shortage in found if shortage is not None):
+            known[log.key] = {id_: before[id_] for id_ in ended if id_ in before}
+            checked = [self._shortage_of(ledger_id, known[log.key], jobs) for ledger_id in ended]
+            if shortages := tuple(shortage for shortage in checked if shortage is not None):
                 short[log.key] = shortages
             due += [
                 (due_s, log.key, ledger_id)
@@ -215,7 +209,7 @@ class LedgerHealth:
             if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
                 await asyncio.sleep(0)
         self._known, self._short = known, short
-        due.sort(key=lambda each: each[0])  # unknown ones first, then the oldest
+        due.sort(key=lambda pair: pair[0])  # unknown ones first, then the oldest
         for start in range(0, min(len(due), READS_PER_LOOK), READS_AT_ONCE):
             some = due[start : min(start + READS_AT_ONCE, READS_PER_LOOK)]
             await asyncio.gather(*[self._read(key, ledger_id) for _, key, ledger_id in some])
@@ -230,21 +224,21 @@ class LedgerHealth:
         known: dict[LedgerId, _Known],
         jobs: dict[LedgerId, JobName],
     ) -> LedgerShortage | None:
-        job, found = jobs.get(ledger_id), known.get(ledger_id)
+        job, seen = jobs.get(ledger_id), known.get(ledger_id)
         short: LedgerShortage | None = None
-        if found is not None and found.copies is not None:
-            short = shortage_of(ledger_id, found.copies, self._states.why_short)
-            is_left = any(map(self._states.is_leaving, found.copies.members))
-            found.may_change |= job is not None or short is not None or is_left
+        if seen is not None and seen.copies is not None:
+            short = shortage_of(ledger_id, seen.copies, self._states.why_short)
+            is_left = any(map(self._states.is_leaving, seen.copies.members))
+            seen.may_change |= job is not None or short is not None or is_left
         if short is None and job is not None and job.urgency != MOVING_URGENCY:
             return LedgerShortage(ledger_id, NAMED_BY_REPAIR, size_bytes=job.size_bytes)
         return short
 
-    def _due_s(self, found: _Known | None) -> float | None:
+    def _due_s(self, seen: _Known | None) -> float | None:
         """Return the time since which a ledger is to be read; None if it is not."""
-        if found is None:
+        if seen is None:
             return 0.0
-        return found.read_s if found.may_change and self._now() - found.read_s > REREAD_S else None
+        return seen.read_s if seen.may_change and self._now() - seen.read_s > REREAD_S else None
 
     async def _read(self, key: PartitionKey, ledger_id: LedgerId) -> None:
         try:

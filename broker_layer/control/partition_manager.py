@@ -106,8 +106,8 @@ class PartitionManager:
         coordinators' state, else NOT_LEADER_OR_FOLLOWER. That is also the code while the log is
         being opened: Java consumers stop when a fetch returns LEADER_NOT_AVAILABLE.
         """
-        found = self._assigned.get(topic, _NONE).get(partition)
-        log = None if found is None else found.serving
+        assigned = self._assigned.get(topic, _NONE).get(partition)
+        log = None if assigned is None else assigned.serving
         if isinstance(log, TopicLog) and log.failure is None and not self._view.lease.has_lapsed:
             return log
         raise self._no_log(topic, partition)
@@ -116,13 +116,13 @@ class PartitionManager:
         """Return the event that is set when the running takeover of a partition has ended; None if
         no takeover is running.
         """
-        found = self._assigned.get(topic, _NONE).get(partition)
-        return None if found is None else found.opening
+        assigned = self._assigned.get(topic, _NONE).get(partition)
+        return None if assigned is None else assigned.opening
 
     def status_of(self, topic: str, partition: int) -> PartitionStatus | None:
         """Return the status of a partition that this broker is to lead; None for others."""
-        found = self._assigned.get(topic, _NONE).get(partition)
-        return None if found is None else found.status
+        assigned = self._assigned.get(topic, _NONE).get(partition)
+        return None if assigned is None else assigned.status
 
     def statuses(self) -> Iterator[tuple[str, int, PartitionStatus]]:
         """Yield topic, partition and status for each partition that this broker is to lead."""
@@ -228,9 +228,9 @@ class PartitionManager:
         partitions = self._assigned.setdefault(record.name, {})
         if partition not in partitions:
             key = PartitionKey(record.topic_id, partition)
-            found = self._ending.pop(key, None)
+            ending = self._ending.pop(key, None)
             is_state = self._opener.is_state(record.name)
-            partitions[partition] = found or AssignedPartition(
+            partitions[partition] = ending or AssignedPartition(
                 record.name,
                 key,
                 partial(self._opener.open, record.name, key),

@@ -253,10 +253,10 @@ class TopicChanges:
             raise TopicError(ErrorCode.INVALID_REQUEST, text)
         topic_id = record.topic_id
 
-        def deleted(found: TopicRecord) -> TopicRecord | None:
-            if found.is_deleted or found.topic_id != topic_id:
+        def deleted(stored: TopicRecord) -> TopicRecord | None:
+            if stored.is_deleted or stored.topic_id != topic_id:
                 raise unknown_topic(name)
-            return found.with_deletion()
+            return stored.with_deletion()
 
         return await self._change(name, deleted)
 

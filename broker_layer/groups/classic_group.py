@@ -181,7 +181,7 @@ class Roster:
         """Return the protocols that all members support, in the order of the first member."""
         first, *others = list(self.members.values())
         names = [{name for name, _ in member.protocols} for member in others]
-        return [name for name, _ in first.protocols if all(name in each for each in names)]
+        return [name for name, _ in first.protocols if all(name in offered for offered in names)]
 
     def select_protocol(self) -> str:
         """Return the protocol with the most votes: each member's first among the common ones."""
@@ -282,7 +282,7 @@ class ClassicGroup:
         member.sync_waiter = event.waiter
         if member.member_id == self.roster.leader_id and self._storing is None:
             given = dict(event.assignments)
-            self._storing = {each: given.get(each, b"") for each in self.roster.members}
+            self._storing = {id_: given.get(id_, b"") for id_ in self.roster.members}
             self._actions.append(StoreGroup(self._image(self._storing)))
         return self._take()
 
@@ -642,7 +642,7 @@ class ClassicGroup:
 
     def _expire_members(self, moment: Moment) -> None:
         pending = self.roster.pending
-        gone = [each for each, expires_ms in pending.items() if expires_ms <= moment.now_ms]
+        gone = [id_ for id_, expires_ms in pending.items() if expires_ms <= moment.now_ms]
         for member_id in gone:
             del pending[member_id]
         silent = [m for m in self.roster.members.values() if m.expires_ms <= moment.now_ms]
@@ -708,8 +708,7 @@ class ClassicGroup:
         members = self.roster.images()
         if assignments is not None:
             members = tuple(
-                replace(member, assignment=assignments.get(member.member_id, b""))
-                for member in members
+                replace(m, assignment=assignments.get(m.member_id, b"")) for m in members
             )
         return ClassicImage(
             self.group_id,

@@ -82,12 +82,10 @@ class ConsumerGroup:
         self.epoch, self.assignment_epoch = image.epoch, image.assignment_epoch
         self._digest, self._are_topics_new = image.topics_digest, True
         self._owners.clear()
-        for member_id in [each for each in self.members if each not in self._stored]:
+        for member_id in [id_ for id_ in self.members if id_ not in self._stored]:
             self._drop(member_id)
         outdated = _outdated(self._stored.values())
-        self.members = {
-            i: consumer_member for i, consumer_member in self._stored.items() if i not in outdated
-        }
+        self.members = {i: member for i, member in self._stored.items() if i not in outdated}
         if outdated:
             _log.warning("group %s: %s must join again", self.group_id, ", ".join(outdated))
             self.epoch += 1
@@ -101,8 +99,8 @@ class ConsumerGroup:
         """Return what brings the log up to date with memory: at most one record."""
         if self._stored_image is None and not self.members:
             return []  # no member ever joined
-        removed = [each for each in self._stored if each not in self.members]
-        changes: list[ConsumerChange] = [MemberRemoved(each) for each in removed]
+        removed = [member_id for member_id in self._stored if member_id not in self.members]
+        changes: list[ConsumerChange] = [MemberRemoved(member_id) for member_id in removed]
         changes += [
             member
             for member in self.members.values()
@@ -175,7 +173,7 @@ class ConsumerGroup:
     def on_time(self, moment: Moment) -> None:
         """Remove members whose session or revocation deadline has passed."""
         for deadlines in (self._sessions, self._revocations):
-            late = [each for each, due_ms in deadlines.items() if due_ms <= moment.now_ms]
+            late = [member_id for member_id, due_ms in deadlines.items() if due_ms <= moment.now_ms]
             for member_id in late:
                 self._remove(member_id)
 
@@ -284,7 +282,7 @@ class ConsumerGroup:
         is_repeated = (
             event.epoch == member.previous_epoch
             and event.owned is not None
-            and all(each in member.assigned for each in event.owned)
+            and all(partition in member.assigned for partition in event.owned)
         )
         if event.epoch != member.epoch and not is_repeated:
             text = (
@@ -396,7 +394,7 @@ def _outdated(members: Iterable[ConsumerMember]) -> list[str]:
     """
     owned: dict[Partition, None] = {}
     outdated = []
-    for member in sorted(members, key=lambda each: each.epoch, reverse=True):
+    for member in sorted(members, key=lambda other: other.epoch, reverse=True):
         held = (*member.assigned, *member.revoking)
         if len(owned) + len(held) > len(owned | dict.fromkeys(held)):
             outdated.append(member.member_id)
@@ -444,13 +442,13 @@ def _next(
     owned: Partitions | None,
 ) -> ConsumerMember:
     target = dict.fromkeys(member.target)
-    kept = tuple(each for each in member.assigned if each in target)
-    revoking = tuple(each for each in member.assigned if each not in target)
+    kept = tuple(partition for partition in member.assigned if partition in target)
+    revoking = tuple(partition for partition in member.assigned if partition not in target)
     if revoking and _still_owns(owned, revoking):
         return replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
     held = dict.fromkeys(kept)
-    missing = [each for each in member.target if each not in held]
-    free = [each for each in missing if not is_owned(each)]
+    missing = [partition for partition in member.target if partition not in held]
+    free = [partition for partition in missing if not is_owned(partition)]
     is_waiting = len(free) < len(missing)
     return replace(
         member,
@@ -465,4 +463,4 @@ def _next(
 def _still_owns(owned: Partitions | None, revoking: Partitions) -> bool:
     """Return whether a member still owns one of `revoking`; assume so if it reports nothing."""
     sought = dict.fromkeys(revoking)
-    return owned is None or any(each in sought for each in owned)
+    return owned is None or any(partition in sought for partition in owned)

@@ -83,7 +83,7 @@ Assignor = Callable[[list[SubscribedMember], Mapping[bytes, int]], Targets]
 def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
     """Assign to each member consecutive partitions of each of its topics."""
     given: dict[str, list[Partition]] = {member.member_id: [] for member in members}
-    ordered = sorted(members, key=lambda each: each.order_key)
+    ordered = sorted(members, key=lambda member: member.order_key)
     topics = {member.member_id: dict.fromkeys(member.topic_ids) for member in ordered}
     for topic_id in sorted(counts):
         readers = [name for name, read in topics.items() if topic_id in read]
@@ -95,22 +95,17 @@ def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -
             end = first + share + (number < extra)
             given[member_id] += [(topic_id, partition) for partition in range(first, end)]
             first = end
-    return {member_id: sorted_partitions(each) for member_id, each in given.items()}
+    return {member_id: sorted_partitions(held) for member_id, held in given.items()}
 
 
 def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
     """Assign about the same number of partitions to each member; keep its earlier ones."""
-    topics = {
-        subscribed_member.member_id: dict.fromkeys(subscribed_member.topic_ids)
-        for subscribed_member in members
-    }
+    topics = {member.member_id: dict.fromkeys(member.topic_ids) for member in members}
     readers: dict[bytes, tuple[str, ...]] = {
         topic_id: tuple(name for name, read in topics.items() if topic_id in read)
         for topic_id in sorted(counts)
     }
-    given: dict[str, dict[Partition, None]] = {
-        subscribed_member.member_id: {} for subscribed_member in members
-    }
+    given: dict[str, dict[Partition, None]] = {member.member_id: {} for member in members}
     taken: dict[Partition, None] = {}
     for member in members:
         read = topics[member.member_id]
@@ -123,12 +118,12 @@ def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int])
     for topic_id, names in readers.items():
         if names:
             partitions = [(topic_id, number) for number in range(counts[topic_id])]
-            free = [each for each in partitions if each not in taken]
+            free = [partition for partition in partitions if partition not in taken]
             missing.setdefault(names, []).extend(free)
-    for group in sorted(missing, key=lambda each: (len(each), each)):
+    for group in sorted(missing, key=lambda names: (len(names), names)):
         _assign_free(missing[group], group, given)
     _balance(given, readers)
-    return {member_id: sorted_partitions(each) for member_id, each in given.items()}
+    return {member_id: sorted_partitions(held) for member_id, held in given.items()}
 
 
 def _assign_free(
@@ -168,9 +163,9 @@ def _next_move(
     """Return the next move. `groups` are the sets of members that read the same topics: a topic is
     looked up by the number of its set, because a group may read thousands.
     """
-    takers = [min(names, key=lambda each: len(given[each])) for names in groups]
-    least = min((len(given[each]) for each in takers), default=0)
-    for giver in sorted(given, key=lambda each: -len(given[each])):
+    takers = [min(names, key=lambda name: len(given[name])) for names in groups]
+    least = min((len(given[taker]) for taker in takers), default=0)
+    for giver in sorted(given, key=lambda name: -len(given[name])):
         count = len(given[giver])
         if count < least + 2:
             return None

@@ -140,7 +140,7 @@ class GroupCoordinator:
             for group_id in host.shard.group_ids():
                 missing = self._absent_topics(host, group_id)
                 absent.update(missing)
-                gone = [each for each in missing if each in self._absent_before]
+                gone = [topic for topic in missing if topic in self._absent_before]
                 with contextlib.suppress(TopicError):
                     expire_group(host, group_id, self.topics, gone)
                 await turns.pass_on()
@@ -181,7 +181,7 @@ def expire_group(host: GroupHost, group_id: str, topics: GroupTopics, gone: Sequ
     group = shard.groups.get(group_id)
     consumers = shard.consumers.get(group_id)
     if offsets is not None:
-        places = [(topic, each) for topic in gone for each in offsets.committed[topic]]
+        places = [(topic, partition) for topic in gone for partition in offsets.committed[topic]]
         places += _stale(offsets, topics) + _expired(host, group, consumers, offsets)
         host.write(removed_records(group_id, list(dict.fromkeys(places))))
     if consumers is not None and consumers.members:

@@ -230,9 +230,7 @@ class MembershipHandlers:
                 else request.session_timeout_ms
             ),
             protocol_type=request.protocol_type,
-            protocols=tuple(
-                (protocol.name, bytes(protocol.metadata)) for protocol in request.protocols
-            ),
+            protocols=tuple((row.name, bytes(row.metadata)) for row in request.protocols),
             is_id_required=context.api_version >= _KNOWN_MEMBER_ID_VERSION,
             can_skip_assignment=context.api_version >= _SKIP_ASSIGNMENT_VERSION,
         )
@@ -254,8 +252,7 @@ class MembershipHandlers:
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
             assignments=tuple(
-                (assignment.member_id, bytes(assignment.assignment))
-                for assignment in request.assignments
+                (row.member_id, bytes(row.assignment)) for row in request.assignments
             ),
         )
         host.perform(request.group_id, group.sync(event, host.clock.moment()))
@@ -439,15 +436,15 @@ class ConsumerGroupHandlers:
 
     def _assignment(self, partitions: Partitions) -> _Owned:
         named = [
-            (topic_id, self._coordinator.topics.topic_name_of(topic_id), each)
-            for topic_id, each in grouped(partitions).items()
+            (topic_id, self._coordinator.topics.topic_name_of(topic_id), numbers)
+            for topic_id, numbers in grouped(partitions).items()
         ]
         return _Owned(
             topic_partitions=[
                 _Owned.TopicPartitions(
-                    topic_id=uuid.UUID(bytes=topic_id), topic_name=name, partitions=each
+                    topic_id=uuid.UUID(bytes=topic_id), topic_name=name, partitions=numbers
                 )
-                for topic_id, name, each in named
+                for topic_id, name, numbers in named
                 if name is not None
             ]
         )
@@ -492,14 +489,14 @@ class GroupAdminHandlers:
 
     async def list_groups(self, request: ListGroupsRequest, _: RequestContext) -> ApiMessage:
         """Serve ListGroups for the groups of this coordinator."""
-        states = [each.lower() for each in request.states_filter or ()]
-        types = [each.lower() for each in request.types_filter or ()]
+        states = [name.lower() for name in request.states_filter or ()]
+        types = [name.lower() for name in request.types_filter or ()]
         groups, turns = list[ListGroupsResponse.ListedGroup](), Turns()
         try:
             for host in self._coordinator.hosts():
-                found = list[ListGroupsResponse.ListedGroup]()
+                rows = list[ListGroupsResponse.ListedGroup]()
                 for some in slices(host.shard.group_ids()):
-                    found += [
+                    rows += [
                         listed
                         for listed in _listed(host, some)
                         if not states or listed.group_state.lower() in states
@@ -507,7 +504,7 @@ class GroupAdminHandlers:
                     ]
                     await turns.pass_on()
                 if host.refusal is None:  # else another broker lists them
-                    groups += found
+                    groups += rows
         except TopicError as error:
             return ListGroupsResponse(error_code=error.code)
         return ListGroupsResponse(groups=groups)

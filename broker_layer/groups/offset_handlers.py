@@ -89,7 +89,7 @@ class OffsetCommitHandlers:
             is_transactional=False,
         )
         asked = _asked_in(request.topics)
-        errors = [self._offset_refusal(*each) for each in asked]
+        errors = [self._offset_refusal(*row) for row in asked]
         try:
             host = self._coordinator.host_of(request.group_id)
             _check_committer(host, committer)
@@ -115,7 +115,7 @@ class OffsetCommitHandlers:
             is_transactional=True,
         )
         asked = _asked_in(request.topics)
-        errors = [self._offset_refusal(*each) for each in asked]
+        errors = [self._offset_refusal(*row) for row in asked]
         try:
             host = self._coordinator.host_of(request.group_id)
             _check_committer(host, committer)
@@ -165,18 +165,18 @@ class OffsetCommitHandlers:
     ) -> Iterator[PlacedOffset]:
         wall_ms = host.clock.wall_clock_ms()
         expires_ms = NO_EXPIRY if retention_ms == NO_EXPIRY else wall_ms + retention_ms
-        for topic, each in asked:
+        for topic, row in asked:
             topic_id = self._coordinator.topics.topic_id_of(topic) or b""
             committed = CommittedOffset(
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata or "",
+                row.committed_offset,
+                row.committed_leader_epoch,
+                row.committed_metadata or "",
                 wall_ms,
                 expires_ms,
                 topic_id,
                 host.shard.offsets.next_order(),
             )
-            yield PlacedOffset(topic, each.partition_index, committed)
+            yield PlacedOffset(topic, row.partition_index, committed)
 
 
 def _with_errors(
@@ -234,9 +234,9 @@ def _check_committer(host: GroupHost, committer: Committer) -> None:
 
 
 def _accepted(asked: list[_Asked], errors: list[ErrorCode]) -> Iterator[_Asked]:
-    for each, error in zip(asked, errors, strict=True):
+    for row, error in zip(asked, errors, strict=True):
         if error is ErrorCode.NONE:
-            yield each
+            yield row
 
 
 def _all_failed(errors: list[ErrorCode], code: ErrorCode) -> list[ErrorCode]:
@@ -310,12 +310,10 @@ class OffsetReadHandlers:
                 elif subscription is None or topic.name in subscription:
                     error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 else:
-                    removed += [
-                        (topic.name, partition.partition_index) for partition in topic.partitions
-                    ]
+                    removed += [(topic.name, row.partition_index) for row in topic.partitions]
                 errors += [error] * len(topic.partitions)
             offsets = host.shard.offsets.of(request.group_id)
-            existing = [] if offsets is None else [each for each in removed if _has(offsets, each)]
+            existing = [] if offsets is None else [key for key in removed if _has(offsets, key)]
             host.write(removed_records(request.group_id, existing))
             await host.settled()
         except TopicError as refusal:
@@ -348,13 +346,7 @@ class OffsetReadHandlers:
                 _check_reader(host, asked)
             offsets = host.shard.offsets.of(asked.group_id) or GroupOffsets()
             fetched = [
-                (
-                    name,
-                    [
-                        _fetched(offsets, topics, (name, partition), is_stable)
-                        for partition in partitions
-                    ],
-                )
+                (name, [_fetched(offsets, topics, (name, part), is_stable) for part in partitions])
                 for name, partitions in (_all_places(offsets, topics) if wanted is None else wanted)
             ]
             await host.confirmed()
@@ -366,11 +358,7 @@ class OffsetReadHandlers:
 def _asked_of(asked: Any) -> Asked:
     """Return the topics of a request, or of one group of it."""
     topics = asked.topics
-    return (
-        None
-        if topics is None
-        else [(topic.name, list(topic.partition_indexes)) for topic in topics]
-    )
+    return None if topics is None else [(row.name, list(row.partition_indexes)) for row in topics]
 
 
 def _shown(

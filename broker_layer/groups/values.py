@@ -236,7 +236,7 @@ Partition = tuple[bytes, int]
 """(topic id, partition)."""
 
 
-Partitions = Annotated[tuple[Partition, ...], by_topic(BYTES, INT, lambda *each: each)]
+Partitions = Annotated[tuple[Partition, ...], by_topic(BYTES, INT, lambda *pair: pair)]
 """Sorted, without duplicates."""
 
 

@@ -238,12 +238,10 @@ def _longest_array(message: ApiMessage, version: int) -> tuple[str, list[object]
     struct = message._struct  # noqa: SLF001 - the library has no other list of fields
     assert struct is not None, "each message has fields"
     fields = struct.untagged_fields(version)
-    arrays = [
-        (field.name, getattr(message, field.name)) for field in fields if field.is_struct_array()
-    ]
+    arrays = [(part.name, getattr(message, part.name)) for part in fields if part.is_struct_array()]
     return max(
         ((name, rows) for name, rows in arrays if isinstance(rows, list)),
-        key=lambda each: len(each[1]),
+        key=lambda array: len(array[1]),
         default=("", []),
     )
 
@@ -363,12 +361,12 @@ def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None
         known = min(version, ASSIGNMENT_VERSION_MAX)
         body = memoryview(assignment)[INT16.size :]
         _guard(ConsumerProtocolAssignment, known)(body)
-        found = ConsumerProtocolAssignment.decode(bytes(body), version=known, header=False)
+        decoded = ConsumerProtocolAssignment.decode(bytes(body), version=known, header=False)
     except (KafkaFrameError, ValueError, IndexError, struct.error):
         return None
     return tuple(
         (assigned_partition.topic, partition)
-        for assigned_partition in found.assigned_partitions
+        for assigned_partition in decoded.assigned_partitions
         for partition in assigned_partition.partitions
     )
 

@@ -111,16 +111,14 @@ def is_in(versions: Json, number: int) -> bool:
 
 def fields_of(schema: Schema) -> list[Schema]:
     """Return the fields of a message, or of a structure in it."""
-    found = schema["fields"]
-    assert isinstance(found, Sequence)
-    return [each for each in found if isinstance(each, Mapping)]
+    fields = schema["fields"]
+    assert isinstance(fields, Sequence)
+    return [field for field in fields if isinstance(field, Mapping)]
 
 
 def _structure(fields: list[Schema], version: _Version) -> Shape:
     present = [field for field in fields if is_in(field["versions"], version.number)]
-    tagged = [
-        mapping for mapping in present if is_in(mapping.get("taggedVersions"), version.number)
-    ]
+    tagged = [field for field in present if is_in(field.get("taggedVersions"), version.number)]
     shapes = [_field(mapping, version) for mapping in present if mapping not in tagged]
     if version.is_flexible:
         shapes.append(_tags(tagged, version))

@@ -255,15 +255,15 @@ class LedgerList:
             if self._older is not None and self._older[0] == chunks:
                 return [*self._older[1], *record.segments]
             try:
-                found = await self.services.partitions.segments(self.key, record)
+                segments = await self.services.partitions.segments(self.key, record)
             except NodeNotFoundError as error:
                 if record is self.record:
                     raise deposed("another broker has deleted ledgers of this partition") from error
             else:
-                older = list(found[: len(found) - len(record.segments)])
+                older = list(segments[: len(segments) - len(record.segments)])
                 self._older = chunks, older
                 self.older_bytes = sum(segment.bytes or 0 for segment in older)
-                return list(found)
+                return list(segments)
         self.older_bytes = 0
         return list(self.record.segments)
 

@@ -144,9 +144,7 @@ class LedgerRoller:
     @property
     def written_bytes(self) -> int:
         """Bytes of the ledgers whose end is not listed yet."""
-        return sum(
-            ledger.written_bytes for ledger in (self.ledger, self._draining) if ledger is not None
-        )
+        return sum(part.written_bytes for part in (self.ledger, self._draining) if part is not None)
 
     def confirmed_of(self, ledger_id: LedgerId) -> EntryId | None:
         """Return the last confirmed entry of a ledger that is being written; else None."""

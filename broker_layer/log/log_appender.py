@@ -397,11 +397,11 @@ def check_limits(config: LogConfig, header: RecordBatchHeader, data: Buffer, now
     if after_ms is not None and header.max_timestamp_ms > now_ms + after_ms:
         time_ms, latest_ms = header.max_timestamp_ms, now_ms + after_ms
         text = f"a record's time, {time_ms}, is more than {after_ms} ms ahead of the broker's clock"
-        raise _untimely(header, data, text, lambda each: each > latest_ms)
+        raise _untimely(header, data, text, lambda ms: ms > latest_ms)
     if before_ms is not None and 0 <= header.first_timestamp_ms < now_ms - before_ms:
         time_ms, earliest_ms = header.first_timestamp_ms, now_ms - before_ms
         text = f"a record's time, {time_ms}, is more than {before_ms} ms behind the broker's clock"
-        raise _untimely(header, data, text, lambda each: 0 <= each < earliest_ms)
+        raise _untimely(header, data, text, lambda ms: 0 <= ms < earliest_ms)
 
 
 def _check_keys(header: RecordBatchHeader, data: Buffer) -> None:

@@ -145,9 +145,9 @@ class LogReader:
                 continue
             if segment.base_offset >= limit:
                 return None
-            found = await self._find_time(segment, timestamp_ms, start, limit)
-            if found is not None:
-                return found
+            record = await self._find_time(segment, timestamp_ms, start, limit)
+            if record is not None:
+                return record
         return None
 
     async def max_timestamp(self, start: int, limit: int) -> RecordPosition | None:
@@ -157,20 +157,16 @@ class LogReader:
         that is not visible, or no longer; then the batches are read.
         """
         segments = [segment for segment in await self._segments() if not segment.is_below(start)]
-        known = [
-            segment.max_timestamp_ms for segment in segments if segment.max_timestamp_ms is not None
-        ]
+        known = [part.max_timestamp_ms for part in segments if part.max_timestamp_ms is not None]
         index = self._state.index
         if index is not None and self._roller.ledger is not None:
             known.append(index.max_timestamp_ms)
-        found = None
+        record = None
         if known:
-            found = await self.offset_for_timestamp(max(known), start, limit)
-        if found is not None or start >= limit:
-            return found
-        greatest_ms = max(
-            [await self._greatest_time(segment, start, limit) for segment in segments]
-        )
+            record = await self.offset_for_timestamp(max(known), start, limit)
+        if record is not None or start >= limit:
+            return record
+        greatest_ms = max([await self._greatest_time(part, start, limit) for part in segments])
         return await self.offset_for_timestamp(greatest_ms, start, limit)
 
     async def older_aborted(
@@ -193,9 +189,7 @@ class LogReader:
         page = self._pages.get(older)
         if page is None:
             page = AbortedPage.of(await self._state_entry(older.place), older.end_offset)
-            least = min(
-                (transaction.first_offset for transaction in page.aborted), default=older.end_offset
-            )
+            least = min((abort.first_offset for abort in page.aborted), default=older.end_offset)
             if len(self._known_pages) < KNOWN_PAGES_MAX:
                 self._known_pages[older] = _KnownPage(least, page.older)
             self._pages[older] = page
@@ -213,9 +207,7 @@ class LogReader:
 
     async def _segments(self) -> list[PartitionSegment]:
         """Return the ledgers that are listed and not empty, in order."""
-        return [
-            segment for segment in await self._listed() if segment.end_offset != segment.base_offset
-        ]
+        return [part for part in await self._listed() if part.end_offset != part.base_offset]
 
     async def _listed(self) -> list[PartitionSegment]:
         try:
@@ -230,18 +222,14 @@ class LogReader:
         The first batch contains `offset` or follows it. The list is empty at the end of the log.
         """
         segments = await self._segments()
-        at = max(
-            0,
-            bisect_right([partition_segment.base_offset for partition_segment in segments], offset)
-            - 1,
-        )
+        at = max(0, bisect_right([part.base_offset for part in segments], offset) - 1)
         for segment in segments[at:]:
             if segment.is_below(offset):
                 continue
-            found = await self._read_segment(segment, offset, bytes_max)
-            if found:
-                self._note(found[-1])
-                return found
+            batches = await self._read_segment(segment, offset, bytes_max)
+            if batches:
+                self._note(batches[-1])
+                return batches
         return []
 
     async def _read_segment(
@@ -249,8 +237,8 @@ class LogReader:
     ) -> list[ReadBatch]:
         last_id = await self._last_entry_of(segment)
         position = await self._position_of(segment, offset)
-        found: list[ReadBatch] = []
-        while position <= last_id and not found:
+        batches: list[ReadBatch] = []
+        while position <= last_id and not batches:
             for entry_id, data in await self._read(segment, position, last_id, bytes_max):
                 position = EntryId(entry_id + 1)
                 if is_state_entry(data):
@@ -260,8 +248,8 @@ class LogReader:
                 except RecordBatchError as error:
                     raise _no_batch(segment, entry_id, error) from error
                 if last_offset >= offset:
-                    found.append(ReadBatch(last_offset, segment.ledger_id, entry_id, data))
-        return found
+                    batches.append(ReadBatch(last_offset, segment.ledger_id, entry_id, data))
+        return batches
 
     async def _find_time(
         self, segment: PartitionSegment, timestamp_ms: int, start: int, limit: int
@@ -270,9 +258,9 @@ class LogReader:
         async with aclosing(self._visible(segment, position, start, limit)) as batches:
             async for header, data in batches:
                 if header.max_timestamp_ms >= timestamp_ms:
-                    found = await _record_at(header, data, timestamp_ms, start)
-                    if found is not None:
-                        return found
+                    record = await _record_at(header, data, timestamp_ms, start)
+                    if record is not None:
+                        return record
         return None
 
     async def _greatest_time(self, segment: PartitionSegment, start: int, limit: int) -> int:
@@ -390,7 +378,7 @@ def _without_large_buffers(selection: BatchSelection) -> list[Batch]:
     batches = selection.batches
     if not batches:
         return batches
-    buffers = [memoryview(each).obj for each in (batches[0], batches[-1])]
+    buffers = [memoryview(batch).obj for batch in (batches[0], batches[-1])]
     # Only the first and the last one can have bytes of other batches.
     kept = {id(buffer): memoryview(buffer).nbytes for buffer in buffers}
     if sum(kept.values()) <= BUFFERS_RATIO_MAX * selection.size:

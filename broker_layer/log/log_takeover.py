@@ -145,14 +145,14 @@ async def _newest_state(
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         if last_id >= 0:
             try:
-                found = await _read_tail(readers, segment.ledger_id, last_id)
+                entries = await _read_tail(readers, segment.ledger_id, last_id)
             except TopicError as error:
                 if unread is None or not is_unreadable(error):
                     raise
                 log.warning("a takeover continues without a ledger's state: %s", error.text)
                 unread.append(segment.ledger_id)
                 continue
-            state = _replay(segment.ledger_id, found, ledger_list.services.wall_clock_ms())
+            state = _replay(segment.ledger_id, entries, ledger_list.services.wall_clock_ms())
             if unread:
                 state.next_offset = max(floor, state.next_offset)
             return state
@@ -166,10 +166,10 @@ def is_unreadable(error: TopicError) -> bool:
     return isinstance(cause, LedgerError) and not isinstance(cause, unknown)
 
 
-def _replay(ledger_id: LedgerId, found: Found, now_ms: int) -> PartitionState:
-    entry_id, state_entry = found[0]
+def _replay(ledger_id: LedgerId, entries: Found, now_ms: int) -> PartitionState:
+    entry_id, state_entry = entries[0]
     state = PartitionState.from_state_entry(state_entry, ledger_id, entry_id)
-    for entry_id, data in found[1:]:
+    for entry_id, data in entries[1:]:
         state.replay(entry_id, data, now_ms)
     return state
 
@@ -179,18 +179,18 @@ async def _read_tail(readers: SegmentReaders, ledger_id: LedgerId, last_id: Entr
     later: Found = []
     end, window = int(last_id), WINDOW_ENTRIES
     while end >= 0:
-        found: Found = []
+        entries: Found = []
         position = start = max(0, end - window + 1)
         while position <= end:
             for entry_id, data in await readers.read(ledger_id, position, end, READ_BYTES):
                 position = entry_id + 1
                 if is_state_entry(data):
-                    found = [(entry_id, bytes(data))]
+                    entries = [(entry_id, bytes(data))]
                 elif read_header(data).is_control:
-                    found.append((entry_id, bytes(data)))
+                    entries.append((entry_id, bytes(data)))
                 else:
-                    found.append((entry_id, bytes(data[:HEADER_BYTES])))
-        later = found + later
+                    entries.append((entry_id, bytes(data[:HEADER_BYTES])))
+        later = entries + later
         if is_state_entry(later[0][1]):
             return later
         end, window = start - 1, min(2 * window, WINDOW_ENTRIES_MAX)

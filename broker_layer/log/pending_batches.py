@@ -217,13 +217,13 @@ class RecentBatches:
             return None
         if self._ends[index] <= offset:
             index += 1  # a gap without records
-        found: list[bytes] = []
+        batches: list[bytes] = []
         size = 0
         while index < len(self._bases) and self._ends[index] <= end_offset:
             batch = self._batches[index]
-            if found and size + len(batch) > bytes_max:
+            if batches and size + len(batch) > bytes_max:
                 break
-            found.append(batch)
+            batches.append(batch)
             size += len(batch)
             index += 1
-        return found
+        return batches

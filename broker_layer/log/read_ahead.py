@@ -270,7 +270,7 @@ class ReadAhead:
         """Drop all waiting cursors; a held cursor is dropped by the read that holds it."""
         self._is_closed = True
         waiting, self._waiting = self._waiting, OrderedDict()
-        readings = [each.reading for each in waiting.values() if each.reading is not None]
+        readings = [waiter.reading for waiter in waiting.values() if waiter.reading is not None]
         for cursor in waiting.values():
             self.drop(cursor)
         await asyncio.gather(*readings, return_exceptions=True)

@@ -56,13 +56,13 @@ class SegmentReaders:
         are limited by ENTRIES_PER_READ_MAX too. Entries may be beyond the LAC of the bookies: the
         caller must know that they are confirmed. Raises TopicError.
         """
-        found: list[ReadEntry] = []
+        pairs: list[ReadEntry] = []
         size = 0
         async with self._reader(ledger_id) as reader:
             while (
                 first <= last
-                and len(found) < ENTRIES_PER_READ_MAX
-                and has_room_for_another(size, len(found), bytes_max)
+                and len(pairs) < ENTRIES_PER_READ_MAX
+                and has_room_for_another(size, len(pairs), bytes_max)
             ):
                 until = min(last, first + self._count_for(ledger_id, bytes_max - size) - 1)
                 entry_bytes = self._entry_bytes.get(ledger_id)
@@ -72,14 +72,14 @@ class SegmentReaders:
                         payload, offsets = batch.buffers()
                         for index in range(len(batch)):
                             data = payload[offsets[index] : offsets[index + 1]]
-                            found.append((EntryId(batch.first_entry_id + index), data))
+                            pairs.append((EntryId(batch.first_entry_id + index), data))
                         size += len(payload)
                         if size >= bytes_max:
                             break
-                first = found[-1][0] + 1
-                if entry_bytes is None or len(found) > 1:  # a single one may be a small state entry
-                    self._entry_bytes[ledger_id] = size / len(found)
-        return found
+                first = pairs[-1][0] + 1
+                if entry_bytes is None or len(pairs) > 1:  # a single one may be a small state entry
+                    self._entry_bytes[ledger_id] = size / len(pairs)
+        return pairs
 
     async def last_entry_of(self, ledger_id: LedgerId) -> EntryId:
         """Return the last entry of a ledger whose end is listed. Raises TopicError."""

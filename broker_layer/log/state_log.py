@@ -315,9 +315,7 @@ class StateLog:
 
     def _answers(self) -> list[asyncio.Future[None]]:
         """Return the futures of the records that are not committed, in order."""
-        return [pending.answer for pending in self._pending] + [
-            answer for _, answer in self._waiting
-        ]
+        return [write.answer for write in self._pending] + [answer for _, answer in self._waiting]
 
 
 def _resolve(answer: asyncio.Future[None]) -> None:
@@ -388,8 +386,8 @@ class _Loading:
         snapshot, changes = list[bytes](), list[bytes]()
         next_id = 0
         while next_id <= last:
-            found = await self._readers.read(segment.ledger_id, next_id, last, READ_BYTES)
-            for entry_id, data in found:
+            entries = await self._readers.read(segment.ledger_id, next_id, last, READ_BYTES)
+            for entry_id, data in entries:
                 kind, record = bytes(data[:1]), bytes(data[1:])
                 if self.has_loaded:
                     changes.append(record)

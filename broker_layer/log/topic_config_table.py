@@ -269,6 +269,5 @@ REPLICATION_FACTOR: Final = "replication.factor"
 settings, and cannot be altered there."""
 
 DEFINITIONS: Final = {
-    definition.name: definition
-    for definition in sorted(_HONOURED + _INERT + _FIXED, key=lambda e: e.name)
+    row.name: row for row in sorted(_HONOURED + _INERT + _FIXED, key=lambda e: e.name)
 }

@@ -155,9 +155,7 @@ class TopicLog:
         """The listed ledgers that have ended, oldest first. Those listed outside of the record are
         as of the last `measure` or retention.
         """
-        return [
-            segment.ledger_id for segment in self._ledger_list.known_segments if not segment.is_open
-        ]
+        return [part.ledger_id for part in self._ledger_list.known_segments if not part.is_open]
 
     async def measure(self) -> int:
         """Return the current `size_bytes`, including all older ledgers.
@@ -283,15 +281,11 @@ class TopicLog:
         if batches and read_committed:
             end = read_header(batches[-1]).last_offset + 1
             state, high_watermark = appender.state, appender.high_watermark
-            found, older = state.aborted_in(offset, end, high_watermark), state.older
+            aborts, older = state.aborted_in(offset, end, high_watermark), state.older
             if older is not None and offset < older.end_offset:
                 before = await self._reader.older_aborted(older, offset, end)
-                found = [
-                    transaction
-                    for transaction in before
-                    if transaction.last_offset < high_watermark
-                ] + found
-            aborted = [(transaction.producer_id, transaction.first_offset) for transaction in found]
+                aborts = [abort for abort in before if abort.last_offset < high_watermark] + aborts
+            aborted = [(abort.producer_id, abort.first_offset) for abort in aborts]
         return LogReadResult(
             batches,
             appender.high_watermark,

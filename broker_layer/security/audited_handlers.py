@@ -45,7 +45,7 @@ def _rows(answered: str, name: str) -> Changes:
     """Return the changes in an answer with one row for each thing."""
 
     def changes(_: Message, answer: Message) -> Iterable[Changed]:
-        return ((getattr(each, name), each.error_code) for each in getattr(answer, answered))
+        return ((getattr(row, name), row.error_code) for row in getattr(answer, answered))
 
     return changes
 
@@ -57,19 +57,16 @@ def _parts(answered: str, name: str, parts: str, number: str) -> Changes:
         if getattr(answer, "error_code", ErrorCode.NONE):
             return (("all", answer.error_code),)
         return (
-            (f"{getattr(topic, name)}-{getattr(each, number)}", each.error_code)
+            (f"{getattr(topic, name)}-{getattr(part, number)}", part.error_code)
             for topic in getattr(answer, answered)
-            for each in getattr(topic, parts)
+            for part in getattr(topic, parts)
         )
 
     return changes
 
 
 def _deleted_topics(_: Message, answer: Message) -> Iterable[Changed]:
-    return (
-        (response.name or str(response.topic_id), response.error_code)
-        for response in answer.responses
-    )
+    return ((row.name or str(row.topic_id), row.error_code) for row in answer.responses)
 
 
 def _offsets(request: Message, answer: Message) -> Iterable[Changed]:
@@ -81,14 +78,14 @@ def _offsets(request: Message, answer: Message) -> Iterable[Changed]:
 
 def _created_rules(request: Message, answer: Message) -> Iterable[Changed]:
     rules = zip(request.creations, answer.results, strict=True)
-    return ((f"{rule.principal} {rule.resource_name}", each.error_code) for rule, each in rules)
+    return ((f"{rule.principal} {rule.resource_name}", result.error_code) for rule, result in rules)
 
 
 def _deleted_rules(_: Message, answer: Message) -> Iterable[Changed]:
-    for found in answer.filter_results:
-        if found.error_code:
-            yield "all", found.error_code
-        for acl in found.matching_acls:
+    for result in answer.filter_results:
+        if result.error_code:
+            yield "all", result.error_code
+        for acl in result.matching_acls:
             yield f"{acl.principal} {acl.resource_name}", acl.error_code
 
 
@@ -212,5 +209,5 @@ def _write(
             failed=code != ErrorCode.NONE,
             error=ErrorCode(code).name,
             count=len(names),
-            names=[each[:NAME_CHARACTERS_MAX] for each in names[:NAMES_MAX]],
+            names=[named[:NAME_CHARACTERS_MAX] for named in names[:NAMES_MAX]],
         )

@@ -237,7 +237,7 @@ def _checked_user(
 
 def _mechanism(number: int) -> ScramMechanism:
     if number not in MECHANISMS:
-        known = ", ".join(f"{each} ({mechanism})" for each, mechanism in MECHANISMS.items())
+        known = ", ".join(f"{code} ({mechanism})" for code, mechanism in MECHANISMS.items())
         text = f"mechanism {number} is unknown: use one of {known}"
         raise TopicError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
     return MECHANISMS[number]
@@ -255,10 +255,8 @@ def _credential(asked: _Upsertion) -> ScramCredential:
 
 def _infos(user: UserRecord) -> list[_User.CredentialInfo]:
     return [
-        _User.CredentialInfo(
-            mechanism=_NUMBERS[credential.mechanism], iterations=credential.iterations
-        )
-        for credential in user.credentials
+        _User.CredentialInfo(mechanism=_NUMBERS[login.mechanism], iterations=login.iterations)
+        for login in user.credentials
     ]
 
 
@@ -299,7 +297,7 @@ class QuotaHandlers:
         except MetadataError as error:
             return answer(DescribeClientQuotasResponse, _translated(error), entries=None)
         quotas = self._table.set.quotas
-        found = [
+        entries = [
             _Entity(
                 entity=[
                     _Entity.EntityData(entity_type=kind.value, entity_name=name)
@@ -313,7 +311,7 @@ class QuotaHandlers:
             for entity in sorted(quotas, key=node_name)
             if wanted.selects(entity)
         ]
-        return answer(DescribeClientQuotasResponse, entries=found[:QUOTAS_DESCRIBED_MAX])
+        return answer(DescribeClientQuotasResponse, entries=entries[:QUOTAS_DESCRIBED_MAX])
 
     async def alter(self, request: AlterClientQuotasRequest, context: RequestContext) -> ApiMessage:
         """Answer AlterClientQuotas: one result for each entry, in the order of the request. It
@@ -325,7 +323,7 @@ class QuotaHandlers:
             results: list[TopicError | None] = [refusal] * len(entries)
         else:
             is_dry = request.validate_only
-            works = (self._alter(each, audit, is_dry=is_dry) for each in _checked_all(entries))
+            works = (self._alter(change, audit, is_dry=is_dry) for change in _checked_all(entries))
             results = await _altered(works, None if is_dry else self._table)
         rows = [
             answer(
@@ -360,30 +358,28 @@ class QuotaHandlers:
 
 def _checked_all(entries: list[_Entry]) -> list[_Change | TopicError]:
     """Return the change of each entry, or why it is refused."""
-    found: list[_Change | TopicError] = []
+    changes: list[_Change | TopicError] = []
     for entry in entries:
         try:
-            found.append(_checked(entry))
+            changes.append(_checked(entry))
         except InvalidQuotaError as error:
-            found.append(_translated(error))
-    counts = Counter(each.entity for each in found if isinstance(each, _Change))
+            changes.append(_translated(error))
+    counts = Counter(change.entity for change in changes if isinstance(change, _Change))
     return [
         _translated(
             InvalidQuotaError(
-                f"the request alters {each.entity.text} twice: alter each entity once"
+                f"the request alters {change.entity.text} twice: alter each entity once"
             )
         )
-        if isinstance(each, _Change) and counts[each.entity] > 1
-        else each
-        for each in found
+        if isinstance(change, _Change) and counts[change.entity] > 1
+        else change
+        for change in changes
     ]
 
 
 def _checked(entry: _Entry) -> _Change:
     """Return the change of one entry. Raises InvalidQuotaError."""
-    entity = entity_of(
-        (entity_data.entity_type, entity_data.entity_name) for entity_data in entry.entity
-    )
+    entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
     changes: dict[QuotaKey, float | None] = {}
     seen: dict[str, None] = {}
     for op in entry.ops:

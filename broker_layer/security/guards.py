@@ -481,12 +481,12 @@ async def _fetch_groups(call: GuardedCall) -> Message:
         refused_topics.append(rest)
     call.request.groups = allowed
     response = await call.serve()
-    for found, rest in zip(response.groups, refused_topics, strict=True):
+    for shown, rest in zip(response.groups, refused_topics, strict=True):
         if rest is None:
-            found.topics = [topic for topic in found.topics if sees_topic(call.rights, topic.name)]
-        elif found.error_code == ErrorCode.NONE:
-            rows = _FETCHED.refused(type(found), rest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            found.topics = [*found.topics, *rows]
+            shown.topics = [topic for topic in shown.topics if sees_topic(call.rights, topic.name)]
+        elif shown.error_code == ErrorCode.NONE:
+            rows = _FETCHED.refused(type(shown), rest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            shown.topics = [*shown.topics, *rows]
     response.groups = [*response.groups, *refused]
     return response
 

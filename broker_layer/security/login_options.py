@@ -69,7 +69,7 @@ def protocols_of(listeners: Collection[str], text: str) -> Mapping[str, Security
 def _parse(text: str) -> dict[str, SecurityProtocol]:
     given: dict[str, SecurityProtocol] = {}
     for part in text.split(",") if text.strip() else ():
-        name, colon, protocol = (each.strip() for each in part.partition(":"))
+        name, colon, protocol = (piece.strip() for piece in part.partition(":"))
         if not (name and colon) or protocol not in list(SecurityProtocol):
             raise ValueError(
                 f"{part.strip()!r} is not NAME:PROTOCOL, with one of {', '.join(SecurityProtocol)}"
@@ -132,10 +132,10 @@ class LoginOptions(CertificateOptions):
             if name not in list(Mechanism):
                 known = ", ".join(Mechanism)
                 raise OptionError(f"sasl_enabled_mechanisms: {name!r} is not one of {known}")
-        found = tuple(Mechanism(each) for each in names)
+        mechanisms = tuple(Mechanism(text) for text in names)
         if protocol.uses_tls:
-            return found
-        private = tuple(mechanism for mechanism in found if mechanism not in SECRET_MECHANISMS)
+            return mechanisms
+        private = tuple(mechanism for mechanism in mechanisms if mechanism not in SECRET_MECHANISMS)
         if not private:
             raise OptionError(
                 f"a listener with {protocol} takes no login: add SCRAM-SHA-512 to"

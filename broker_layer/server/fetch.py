@@ -184,7 +184,7 @@ class FetchReader:
         log, position = read.log, read.position
         assert log is not None, "`refresh` has found the log"
         try:
-            found = await log.read(
+            result = await log.read(
                 position.offset,
                 max(min(room, position.bytes_max), 1),
                 read_committed=bounds.read_committed,
@@ -194,12 +194,12 @@ class FetchReader:
             self._unreadable.note(read.topic_name, position.partition, error)
             read.refuse(error.code)
             return
-        read.batches = found.batches
+        read.batches = result.batches
         read.byte_count = sum(map(len, read.batches))
-        read.high_watermark = found.high_watermark
-        read.last_stable_offset = found.last_stable_offset
-        read.log_start_offset = found.log_start_offset
-        read.aborted = found.aborted
+        read.high_watermark = result.high_watermark
+        read.last_stable_offset = result.last_stable_offset
+        read.log_start_offset = result.log_start_offset
+        read.aborted = result.aborted
         read.read_up_to = visible_end(read, read_committed=bounds.read_committed)
 
 

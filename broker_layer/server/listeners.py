@@ -29,7 +29,7 @@ class ListenerAddress:
 
 def parse_listeners(text: str) -> tuple[ListenerAddress, ...]:
     """Parse a list of listeners; empty text gives an empty tuple. Raises ValueError."""
-    found: dict[str, ListenerAddress] = {}
+    listeners: dict[str, ListenerAddress] = {}
     for part in text.split(",") if text.strip() else ():
         match = _LISTENER.fullmatch(part.strip())
         if match is None:
@@ -37,12 +37,12 @@ def parse_listeners(text: str) -> tuple[ListenerAddress, ...]:
         name, host, port = match[1], match[2].strip("[]"), int(match[3])
         if port > PORT_MAX:
             raise ValueError(f"{port} is not a valid port: use 0 to {PORT_MAX}")
-        if name in found:
+        if name in listeners:
             raise ValueError(f"listener {name} is given twice: use a different name for each")
-        found[name] = ListenerAddress(name, host or "127.0.0.1", port)
-    if len(found) > LISTENERS_MAX:
-        raise ValueError(f"there are {len(found)} listeners: use at most {LISTENERS_MAX}")
-    return tuple(found.values())
+        listeners[name] = ListenerAddress(name, host or "127.0.0.1", port)
+    if len(listeners) > LISTENERS_MAX:
+        raise ValueError(f"there are {len(listeners)} listeners: use at most {LISTENERS_MAX}")
+    return tuple(listeners.values())
 
 
 def advertise(

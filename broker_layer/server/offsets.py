@@ -154,17 +154,17 @@ class OffsetService:
     # -- one partition
 
     async def _find(self, isolation: int, version: int, topic: str, asked: _AskedTime) -> _Found:
-        error, found = ErrorCode.NONE, NONE_FOUND
+        error, place = ErrorCode.NONE, NONE_FOUND
         try:
             log = self._logs.log_of(topic, asked.partition_index)
             check_leader_epoch(log, asked.current_leader_epoch)
             _check_askable(isolation, asked.timestamp, version)
             committed = isolation == READ_COMMITTED
-            found = await _find_offset(log, asked.timestamp, read_committed=committed)
+            place = await _find_offset(log, asked.timestamp, read_committed=committed)
         except TopicError as refusal:
             self._unreadable.note(topic, asked.partition_index, refusal)
             error = refusal.code
-        timestamp, offset, epoch = found
+        timestamp, offset, epoch = place
         return _Found(
             partition_index=asked.partition_index,
             error_code=error,
@@ -246,16 +246,16 @@ async def _by_topic(
 
     async def work() -> None:
         turns = Turns()
-        for index, (name, each) in left:
-            rows[index] = await answer(name, each)
+        for index, (name, item) in left:
+            rows[index] = await answer(name, item)
             await turns.pass_on()
 
     if at_once_max == 1:
         await work()  # in the task of the request, which has turns with other requests
     else:
         await asyncio.gather(*[work() for _ in range(min(at_once_max, len(asked)))])
-    found = (rows[index] for index in range(len(asked)))
-    return [(name, [next(found) for _ in partitions]) for name, partitions in topics]
+    answers = (rows[index] for index in range(len(asked)))
+    return [(name, [next(answers) for _ in partitions]) for name, partitions in topics]
 
 
 def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:
@@ -277,9 +277,9 @@ async def _find_offset(
     if timestamp_ms == LATEST_TIERED:
         return NONE_FOUND
     if timestamp_ms == MAX_TIMESTAMP:
-        found = await log.max_timestamp()
+        position = await log.max_timestamp()
     else:
-        found = await log.offset_for_timestamp(timestamp_ms)
-    if found is None or found.offset >= end:
+        position = await log.offset_for_timestamp(timestamp_ms)
+    if position is None or position.offset >= end:
         return NONE_FOUND
-    return found.timestamp_ms, found.offset, found.leader_epoch
+    return position.timestamp_ms, position.offset, position.leader_epoch

@@ -502,9 +502,7 @@ class ProduceService:
     def _finish(self, pending: PendingProduce) -> None:
         now_s = self._now()
         exchange = pending.exchange
-        refused = [
-            partition_outcome for partition_outcome in pending.outcomes if partition_outcome.error
-        ]
+        refused = [row for row in pending.outcomes if row.error]
         for outcome in refused:
             self._counters.note_error(outcome.error)
         if pending.request.acks == 0:
@@ -513,10 +511,7 @@ class ProduceService:
             return
         self._counters.produce_latency.record(now_s - exchange.arrived_s)
         if tracing.is_on():
-            named = [
-                (partition_outcome.topic, partition_outcome.partition, partition_outcome.error)
-                for partition_outcome in pending.outcomes
-            ]
+            named = [(row.topic, row.partition, row.error) for row in pending.outcomes]
             record_request("Produce", now_s - exchange.arrived_s, named)
         throttle_s = self._quotas.record_produce(exchange)
         outcomes = pending.outcomes

@@ -163,7 +163,7 @@ class ProduceVerification:
             verified.confirmations[partition] = confirmation
 
     def _unconfirmed(self, request: ProduceRequest) -> list[UnconfirmedBatch]:
-        found: dict[TopicPartition, UnconfirmedBatch] = {}
+        unconfirmed: dict[TopicPartition, UnconfirmedBatch] = {}
         for topic in request.topics:
             for partition, records in topic.partitions:
                 if records is None:
@@ -176,5 +176,5 @@ class ProduceVerification:
                 is_open = log.has_open_transaction(header.producer_id, header.producer_epoch)
                 if header.is_transactional and not is_open:
                     name = TopicPartition(topic.name, partition)
-                    found[name] = UnconfirmedBatch(name, header, log)
-        return list(found.values())
+                    unconfirmed[name] = UnconfirmedBatch(name, header, log)
+        return list(unconfirmed.values())

@@ -57,15 +57,15 @@ class LeaderHints:
         self, leaders: Iterable[CurrentLeader | None], listener: str
     ) -> list[NodeEndpoint]:
         """Return the addresses of leaders for clients of a listener."""
-        found: dict[int, NodeEndpoint] = {}
+        endpoints: dict[int, NodeEndpoint] = {}
         for leader in leaders:
-            if leader is None or leader.leader_id in found:
+            if leader is None or leader.leader_id in endpoints:
                 continue
             address = self._names.address_of(leader.leader_id, listener)
             if address is not None:
                 rack = self._names.rack_of(leader.leader_id)
-                found[leader.leader_id] = NodeEndpoint(leader.leader_id, *address, rack)
-        return list(found.values())
+                endpoints[leader.leader_id] = NodeEndpoint(leader.leader_id, *address, rack)
+        return list(endpoints.values())
 
 
 class UnreadableRecords:

@@ -202,9 +202,7 @@ class StatePartition(LedPartition):
 
     def _snapshot(self) -> Iterator[bytes]:
         newest = [machine.newest for machine in self.machines.values()]
-        return (
-            encode_transaction(transaction) for transaction in newest if transaction is not None
-        )
+        return (encode_transaction(state) for state in newest if state is not None)
 
 
 @dataclass(eq=False, repr=False)

@@ -135,12 +135,10 @@ class TransactionHandlers:
             )
         results = [
             _Result(
-                transactional_id=transaction.transactional_id,
-                topic_results=_shown(
-                    await self._answer_one(transaction), _InnerTopic, _InnerPartition
-                ),
+                transactional_id=row.transactional_id,
+                topic_results=_shown(await self._answer_one(row), _InnerTopic, _InnerPartition),
             )
-            for transaction in request.transactions
+            for row in request.transactions
         ]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
 
@@ -182,10 +180,7 @@ class TransactionHandlers:
             elif self._leaders.leader_of(partition) in (NoLeader.ABSENT, NoLeader.DELETED):
                 wrong[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if wrong:
-            return {
-                topic_partition: wrong.get(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
-                for topic_partition in partitions
-            }
+            return {part: wrong.get(part, ErrorCode.OPERATION_NOT_ATTEMPTED) for part in partitions}
         error = await error_of(self._coordinator.add_partitions(claim, partitions))
         return dict.fromkeys(partitions, code_in(error))
 

@@ -92,10 +92,10 @@ class ViewLeaders:
         """Return the leader, or the reason why there is none."""
         if partition.topic in self._view.deleting:
             return NoLeader.DELETED
-        found = self._view.leader_of(partition.topic, partition.partition)
-        if found is None:
+        current = self._view.leader_of(partition.topic, partition.partition)
+        if current is None:
             return NoLeader.ABSENT
-        leader, _ = found
+        leader, _ = current
         address = self._view.address_of(leader, self._listener)
         return NoLeader.NOT_NOW if address is None else PeerAddress(leader, *address)
 

@@ -209,11 +209,7 @@ class MarkerHandler:
         self, request: WriteTxnMarkersRequest, context: RequestContext
     ) -> ApiMessage:
         """Answer WriteTxnMarkers."""
-        count = sum(
-            len(marker_topic.partition_indexes)
-            for one in request.markers
-            for marker_topic in one.topics
-        )
+        count = sum(len(topic.partition_indexes) for one in request.markers for topic in one.topics)
         if count > MARKERS_MAX:
             raise KafkaFrameError(
                 f"a request has {count} markers: write at most {MARKERS_MAX} in one request"

@@ -217,13 +217,11 @@ def _code_in(
     response: AddPartitionsToTxnResponse, claim: Claim, partition: TopicPartition
 ) -> ErrorCode:
     codes = {
-        TopicPartition(topic.name, partition_result.partition_index): code_of(
-            partition_result.partition_error_code
-        )
+        TopicPartition(topic.name, row.partition_index): code_of(row.partition_error_code)
         for result in response.results_by_transaction
         if result.transactional_id == claim.transactional_id
         for topic in result.topic_results
-        for partition_result in topic.results_by_partition
+        for row in topic.results_by_partition
     }
     return codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
 

@@ -120,11 +120,7 @@ class AbortedPage:
     def of(cls, entry: "StateEntry", end_offset: int) -> Self:
         """Return those with markers below an offset, which no later entry names."""
         start = 0 if entry.older is None else entry.older.end_offset
-        named = (
-            transaction
-            for transaction in entry.aborted
-            if start <= transaction.last_offset < end_offset
-        )
+        named = (abort for abort in entry.aborted if start <= abort.last_offset < end_offset)
         return cls(tuple(named), entry.older)
 
 

@@ -98,17 +98,17 @@ class TransactionIndex:
 
         They are in the order of their markers; only confirmed markers count.
         """
-        found: list[AbortedTransaction] = []
+        transactions: list[AbortedTransaction] = []
         start = bisect_left(self._aborted, first_offset, key=_last_offset)
         for position in range(start, len(self._aborted)):
             aborted = self._aborted[position]
             if aborted.last_offset >= high_watermark:
                 break
             if aborted.first_offset < end_offset:
-                found.append(aborted)
+                transactions.append(aborted)
             if aborted.last_stable_offset >= end_offset:
                 break
-        return found
+        return transactions
 
     def drop_below(self, log_start_offset: int) -> None:
         """Drop aborted transactions that end below the log's start."""

@@ -27,7 +27,7 @@ BUGS = (
         (
             Edit(
                 RECONCILIATION,
-                "    return owned is None or any(each in sought for each in owned)\n",
+                "    return owned is None or any(partition in sought for partition in owned)\n",
                 "    return False\n",
             ),
         ),

@@ -66,8 +66,8 @@ BUGS = (
         (
             Edit(
                 TAKEOVER,
-                "    for entry_id, data in found[1:]:\n",
-                "    for entry_id, data in found[1:-1]:\n",
+                "    for entry_id, data in entries[1:]:\n",
+                "    for entry_id, data in entries[1:-1]:\n",
             ),
         ),
         (topics("leaders"),),

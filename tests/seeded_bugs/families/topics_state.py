@@ -51,10 +51,10 @@ BUGS = (
         (
             Edit(
                 TOPIC_LOG,
-                "            aborted = [(transaction.producer_id, transaction.first_offset)"
-                " for transaction in found]\n",
-                "            aborted = [(transaction.producer_id, transaction.first_offset)"
-                " for transaction in found[:0]]\n",
+                "            aborted = [(abort.producer_id, abort.first_offset)"
+                " for abort in aborts]\n",
+                "            aborted = [(abort.producer_id, abort.first_offset)"
+                " for abort in aborts[:0]]\n",
             ),
         ),
         (topics("coordinators"),),
