@@ -123,8 +123,8 @@ class Chain(Handle):
         pages = self.link_pages(first_index, end_index, timeout=timeout)
         async with aclosing(pages):
             async for page in pages:
-                for found in page:
-                    yield found
+                for link in page:
+                    yield link
 
     @in_own_loop
     async def link_pages(
@@ -296,11 +296,11 @@ class Chain(Handle):
     async def _linked_ids(
         self, first_index: int, end_index: int, timeout: float | None
     ) -> frozenset[LedgerId]:
-        found: list[LedgerId] = []
+        ledger_ids: list[LedgerId] = []
         async for _, link in self.links(first_index, end_index, timeout=timeout):
             if link is not None:
-                found += [ledger.ledger_id for ledger in link.ledgers]
-        return frozenset(found)
+                ledger_ids += [ledger.ledger_id for ledger in link.ledgers]
+        return frozenset(ledger_ids)
 
     async def _is_young(
         self, services: ClientServices, ledger_id: LedgerId, before_ms: int, timeout: float | None

@@ -129,11 +129,11 @@ class ClientSession:
         services, limit = await self.begin(timeout)
         calls, loop = LedgerCalls(services), asyncio.get_running_loop()
         deadline = loop.time() + limit
-        found = await calls.find_closed(ledger_id, password, limit) if is_one_of_many else None
-        metadata, version, keys = found or await calls.find(ledger_id, password, limit)
+        closed = await calls.find_closed(ledger_id, password, limit) if is_one_of_many else None
+        metadata, version, keys = closed or await calls.find(ledger_id, password, limit)
         cipher = cipher_to_read(metadata, encryption)
         # For an open ledger, the reader requests the LAC.
-        if metadata.state is LedgerState.CLOSED and found is None:
+        if metadata.state is LedgerState.CLOSED and closed is None:
             await calls.check_password(metadata, keys, deadline)
         reader = LedgerReader(
             metadata=metadata,

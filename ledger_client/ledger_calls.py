@@ -401,7 +401,7 @@ class LedgerLists:
                         is_last = True
                     else:
                         chunk.append(ledger_id)
-                infos = await asyncio.gather(*[self._readable(each) for each in chunk])
+                infos = await asyncio.gather(*[self._readable(id_) for id_ in chunk])
             yield [info for info in infos if info is not None]
 
     async def named(

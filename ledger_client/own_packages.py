@@ -22,10 +22,10 @@ def _check() -> None:
     for needed in NEEDED:
         name = needed.partition(".")[0]
         try:
-            found = find_spec(needed)
+            spec = find_spec(needed)
         except ModuleNotFoundError:  # the package is a module, or there is none
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             raise ImportError(
                 f"Quire needs its own package {name!r}, and another module of that name comes first"
                 f" on sys.path: rename {name}.py or the folder {name}, or start Python with the"

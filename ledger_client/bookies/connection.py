@@ -498,13 +498,13 @@ class ConnectionWrites:
 
 def set_socket_options(transport: asyncio.Transport) -> None:
     """Send small frames at once, and notice a peer that is gone."""
-    found: object = transport.get_extra_info("socket")
-    if found is None:
+    sock: object = transport.get_extra_info("socket")
+    if sock is None:
         return  # a simulated network
-    set_option = getattr(found, "setsockopt", None)
+    set_option = getattr(sock, "setsockopt", None)
     assert set_option is not None
     set_option(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    family: object = getattr(found, "family", None)
+    family: object = getattr(sock, "family", None)
     if family in (socket.AF_INET, socket.AF_INET6):
         set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

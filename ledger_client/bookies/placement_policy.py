@@ -145,11 +145,7 @@ class SpreadSearch:
     @property
     def least_racks(self) -> int:
         """Return how many racks the write set can reach whose kept members share the most racks."""
-        reached = [
-            self._reach(write_set).racks
-            for write_set in self._write_sets
-            if self._is_open(write_set)
-        ]
+        reached = [self._reach(set_).racks for set_ in self._write_sets if self._is_open(set_)]
         return min(reached, default=self.write_quorum)
 
     def run(self, wanted: Spread, steps_max: int) -> list[BookieId] | None:
@@ -164,10 +160,10 @@ class SpreadSearch:
             return None
         if not self._fill_from(0):
             return None
-        found = [self._order[index] for index in self._chosen]
+        chosen = [self._order[index] for index in self._chosen]
         for position in reversed(self._open):
             self._take_back(position)
-        return found
+        return chosen
 
     def _number(self, place: Place) -> int:
         number = self._numbers.setdefault(place, len(self._numbers))
@@ -282,9 +278,7 @@ class SpreadSearch:
         return depth, tuple(edge), tuple(rest)
 
     def _has_open_neighbour(self, position: int) -> bool:
-        return any(
-            position in write_set and self._is_open(write_set) for write_set in self._write_sets
-        )
+        return any(position in set_ and self._is_open(set_) for set_ in self._write_sets)
 
 
 def _most_groups(counts: Sequence[int], size: int, width: int) -> int:
@@ -351,20 +345,18 @@ class SpreadPolicy:
         rng: Random,
     ) -> list[BookieId] | Shortage:
         why_not = _reasons(candidates, excluded)
-        usable = [
-            candidates[candidate] for candidate in sorted(candidates) if candidate not in why_not
-        ]
+        usable = [candidates[id_] for id_ in sorted(candidates) if id_ not in why_not]
         needed = ensemble.count(None)
         if len(usable) < needed:
             return Shortage(needed, len(usable), why_not)
         places = {bookie_id: registration.place for bookie_id, registration in candidates.items()}
         order = self._in_random_order(usable, rng)
         search = SpreadSearch(quorum.write_quorum, ensemble, order, places)
-        found = self._search(search)
-        if found is None:
+        members = self._search(search)
+        if members is None:
             rule = f"every write set in at least {self.min_racks_per_write_quorum} racks"
             return Shortage(needed, len(usable), why_not, rule)
-        chosen = iter(found)
+        chosen = iter(members)
         return [next(chosen) if bookie is None else bookie for bookie in ensemble]
 
     def _search(self, search: SpreadSearch) -> list[BookieId] | None:
@@ -383,9 +375,9 @@ class SpreadPolicy:
         ]
         steps_left = SEARCH_STEPS_MAX
         for spread in wanted[:-1]:
-            found = search.run(spread, steps_left // 2)
-            if found is not None:
-                return found
+            members = search.run(spread, steps_left // 2)
+            if members is not None:
+                return members
             steps_left -= search.steps
         return search.run(wanted[-1], SEARCH_STEPS_MAX // 2) if wanted else None
 

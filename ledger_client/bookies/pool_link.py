@@ -238,10 +238,10 @@ class BookieLink:
             return self._connection
         if self._is_closed or self._is_backing_off():
             raise self._error(self._last)
-        found = await asyncio.shield(self._connect())  # other callers wait for the same attempt
-        if isinstance(found, _Unreachable):
-            raise self._error(found)
-        return found
+        outcome = await asyncio.shield(self._connect())  # other callers wait for the same attempt
+        if isinstance(outcome, _Unreachable):
+            raise self._error(outcome)
+        return outcome
 
     def _is_backing_off(self) -> bool:
         return self._attempt is None and self._loop.time() < self._not_before
@@ -255,33 +255,33 @@ class BookieLink:
         return self._outcome
 
     async def _make_attempt(self) -> None:
-        found: BookieConnection | _Unreachable = _Unreachable(
+        outcome: BookieConnection | _Unreachable = _Unreachable(
             CallFailure.CLOSED, None, "the attempt to connect was cancelled"
         )
         try:
             async with asyncio.timeout(self._settings.config.connect_timeout_s):
-                found = await self._find_and_open()
+                outcome = await self._find_and_open()
         except TimeoutError:
             limit = self._settings.config.connect_timeout_s
             why = f"not connected within {limit:g} s"
-            found = _Unreachable(CallFailure.TIMEOUT, None, why)
+            outcome = _Unreachable(CallFailure.TIMEOUT, None, why)
         except BookieCallError as error:
             failure = error.failure or CallFailure.REFUSED
-            found = _Unreachable(failure, error.status, error.reason)
+            outcome = _Unreachable(failure, error.status, error.reason)
         except (OSError, MetadataError) as error:
-            found = _Unreachable(CallFailure.REFUSED, None, str(error))
+            outcome = _Unreachable(CallFailure.REFUSED, None, str(error))
         except Exception as error:  # noqa: BLE001 - such as the resolver's UnicodeError
             why = f"{type(error).__name__}: {error}"
-            found = _Unreachable(CallFailure.REFUSED, None, why)
+            outcome = _Unreachable(CallFailure.REFUSED, None, why)
         finally:
             self._attempt = None
-            if isinstance(found, BookieConnection) and not found.is_open:
-                found = _Unreachable(CallFailure.LOST, None, "the bookie closed it")
-            if isinstance(found, BookieConnection):
-                self._begin(found)
+            if isinstance(outcome, BookieConnection) and not outcome.is_open:
+                outcome = _Unreachable(CallFailure.LOST, None, "the bookie closed it")
+            if isinstance(outcome, BookieConnection):
+                self._begin(outcome)
             else:
-                self._give_up(found)
-            self._outcome.set_result(found)
+                self._give_up(outcome)
+            self._outcome.set_result(outcome)
 
     async def _find_and_open(self) -> BookieConnection:
         """Connect to the bookie's registered address. If another bookie answers there, look the

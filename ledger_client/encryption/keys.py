@@ -139,7 +139,7 @@ class Encryption:
     def key(self, key_id: str, ledger_id: LedgerId | None = None) -> NamedKey:
         """Return the key with an id. Raises EncryptionKeyError."""
         try:
-            found: object = self._key_of(key_id)
+            key: object = self._key_of(key_id)
         except LedgerError:
             raise
         except Exception as error:
@@ -149,15 +149,15 @@ class Encryption:
                 key_id=key_id,
                 ledger_id=ledger_id,
             ) from error
-        if not isinstance(found, bytes) or len(found) != KEY_BYTES:
-            kind = f"{len(found)} bytes" if isinstance(found, bytes) else type(found).__name__
-            del found  # a traceback with local variables must not show a part of a key
+        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+            kind = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+            del key  # a traceback with local variables must not show a part of a key
             raise EncryptionKeyError(
                 f"the key {key_id!r} is {kind}: a key is {KEY_BYTES} random bytes",
                 key_id=key_id,
                 ledger_id=ledger_id,
             )
-        return NamedKey(key_id, found, self._rng)
+        return NamedKey(key_id, key, self._rng)
 
 
 def cipher_to_read(
@@ -220,10 +220,10 @@ def read_key_file(path: str | os.PathLike[str], *, reads_plain: bool = False) ->
     """
     require_library()
     name = os.fspath(path)
-    found = _read(name)
-    if isinstance(found, str):  # raised here, where no local variable holds a key
-        raise KeyFileError(name, found)
-    current, keys = found
+    content = _read(name)
+    if isinstance(content, str):  # raised here, where no local variable holds a key
+        raise KeyFileError(name, content)
+    current, keys = content
     return Encryption(keys.__getitem__, current, reads_plain=reads_plain)
 
 

@@ -105,7 +105,7 @@ def opened(batch: EntryBatch, cipher: LedgerCipher) -> EntryBatch:
     payloads = cipher.decrypt(batch.ledger_id, first, ciphertexts)
     payload = b"".join(payloads)
     header = batch.header_of_shown(len(payload))
-    view = OpenedBatch(header, [len(each) for each in payloads], memoryview(payload))
+    view = OpenedBatch(header, [len(part) for part in payloads], memoryview(payload))
     return EntryBatch(view, first, batch.last_entry_id)
 
 
@@ -191,4 +191,4 @@ def _invalid_tag() -> type[Exception]:
 
 def _numbers(first_entry_id: EntryId, entries: Sequence[object]) -> Iterable[bytes]:
     ids = range(first_entry_id, first_entry_id + len(entries))
-    return [each.to_bytes(_ENTRY_ID_BYTES, "big") for each in ids]
+    return [id_.to_bytes(_ENTRY_ID_BYTES, "big") for id_ in ids]

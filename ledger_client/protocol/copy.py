@@ -480,6 +480,6 @@ def _difference(
             batch.verify_digests(keys.seed)
     except BatchError as error:
         return str(error)
-    found = payloads_of(parts_of(good, first))
-    is_same = found == piece.payloads_from(first)[: len(found)]
+    payloads = payloads_of(parts_of(good, first))
+    is_same = payloads == piece.payloads_from(first)[: len(payloads)]
     return None if is_same else "other bytes than its source stores"

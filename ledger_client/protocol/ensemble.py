@@ -174,8 +174,8 @@ class EnsembleHealth:
         """Return whether every entry still reaches AQ without the members that are out; suspected
         ones, and those with too much unanswered, count as present.
         """
-        found = [self.failed.get(b) or self._parked.get(b) for b in ensemble]
-        out = [failure is not None and failure.kind not in _PRESENT for failure in found]
+        failures = [self.failed.get(b) or self._parked.get(b) for b in ensemble]
+        out = [failure is not None and failure.kind not in _PRESENT for failure in failures]
         return most_out(self._quorum, out) <= self._quorum.write_quorum - self._quorum.ack_quorum
 
     def must_replace(self, ensemble: tuple[BookieId, ...]) -> bool:

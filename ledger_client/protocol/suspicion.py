@@ -122,7 +122,7 @@ def suspects(
     observations: Sequence[BookieObservation], now: float, limits: SuspicionLimits
 ) -> list[BookieId]:
     """Return the bookies that are silent while others answer."""
-    found: list[BookieId] = []
+    suspected: list[BookieId] = []
     for observed in observations:
         since = observed.silent_since
         if since is None or now - since <= limits.after_min_s:
@@ -130,8 +130,8 @@ def suspects(
         others = [other for other in observations if other.bookie_id != observed.bookie_id]
         answering = any(_is_answering(other, since, now, limits) for other in others)
         if answering and now - since > suspect_after_s(others, limits):
-            found.append(observed.bookie_id)
-    return found
+            suspected.append(observed.bookie_id)
+    return suspected
 
 
 def _is_answering(

@@ -295,8 +295,8 @@ class LedgerReader(Handle):
             last = await self.agreed_last(timeout=timeout)
         last_wanted = await self.learn_last_confirmed(timeout=timeout) if last is None else last
         await self._make_visible(first, last_wanted, deadline)
-        found = self._batches(EntryId(first), EntryId(last_wanted), timeout)
-        async with aclosing(found) as batches:
+        stream = self._batches(EntryId(first), EntryId(last_wanted), timeout)
+        async with aclosing(stream) as batches:
             async for batch in batches:
                 yield batch
 
@@ -346,8 +346,8 @@ class LedgerReader(Handle):
         """
         self._check_open()
         _check_range(first, last, self.id)
-        found = self._batches(EntryId(first), EntryId(last), timeout, entry_bytes)
-        async with aclosing(found) as batches:
+        stream = self._batches(EntryId(first), EntryId(last), timeout, entry_bytes)
+        async with aclosing(stream) as batches:
             async for batch in batches:
                 yield batch
 

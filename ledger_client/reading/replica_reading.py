@@ -75,8 +75,8 @@ class ReplicaReading:
             if answer.status is not Status.OK:
                 why = "it cannot list its entries"
                 raise BookieCallError(self.bookie_id, why, status=answer.status)
-            for found in answer.ranges:
-                yield found
+            for range_ in answer.ranges:
+                yield range_
             if answer.complete or not answer.ranges:
                 return
             at = answer.ranges[-1][1] + 1

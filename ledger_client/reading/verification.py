@@ -116,7 +116,7 @@ def _compare(reports: list[ReplicaReport], stripe_entries: int) -> None:
         for stripe, digest in report.digests.items():
             bounds = (stripe * stripe_entries, (stripe + 1) * stripe_entries - 1)
             held = tuple(within(report.expected, *bounds))
-            if report.error or any(within(unread, *each) for each in held):
+            if report.error or any(within(unread, *range_) for range_ in held):
                 continue
             seen.setdefault((stripe, held), {}).setdefault(digest, []).append(report)
     for (_, held), by_digest in seen.items():

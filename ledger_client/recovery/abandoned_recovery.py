@@ -131,12 +131,10 @@ async def written_ledgers(
     that of the ledger; `fresh` as for `MetadataStore.get`, and `timeout_s` for each step.
     """
     store = services.store
-    found: list[WrittenLedger] = []
+    written: list[WrittenLedger] = []
     for chunk in chunks(ledger_ids, READS_AT_ONCE):
         async with metadata_call("looking for the writers of ledgers", store.address, timeout_s):
-            read = await asyncio.gather(
-                *[_unclosed(services, ledger_id, fresh=fresh) for ledger_id in chunk]
-            )
+            read = await asyncio.gather(*[_unclosed(services, id_, fresh=fresh) for id_ in chunk])
             ledgers = [metadata for metadata in read if metadata is not None]
             writers = list(dict.fromkeys(ledger.writer for ledger in ledgers))
             nodes = await asyncio.gather(
@@ -145,8 +143,8 @@ async def written_ledgers(
         there: dict[ClientId, bool] = {
             writer: node is not None for writer, node in zip(writers, nodes, strict=True)
         }
-        found += [WrittenLedger(ledger, there[ledger.writer]) for ledger in ledgers]
-    return found
+        written += [WrittenLedger(ledger, there[ledger.writer]) for ledger in ledgers]
+    return written
 
 
 def chunks(items: Sequence[ItemT], most: int) -> list[Sequence[ItemT]]:
@@ -237,10 +235,8 @@ class AbandonedRecovery:
         """
         looks = await self._permitted(await self._look_first(list(dict.fromkeys(ledger_ids))))
         while looks:
-            await self._recover_all(
-                [ledger_id for ledger_id, due_s in looks.items() if due_s is None]
-            )
-            waiting = {ledger_id: due_s for ledger_id, due_s in looks.items() if due_s is not None}
+            await self._recover_all([id_ for id_, due_s in looks.items() if due_s is None])
+            waiting = {id_: due_s for id_, due_s in looks.items() if due_s is not None}
             if not waiting:
                 break
             left_s = min(waiting.values()) - asyncio.get_running_loop().time()
@@ -293,7 +289,7 @@ class AbandonedRecovery:
         """
         permitted: dict[LedgerId, float | None] = {}
         for some in chunks(looks, RECOVERIES_AT_ONCE):
-            errors = await asyncio.gather(*[self._refusal(each.metadata) for each in some])
+            errors = await asyncio.gather(*[self._refusal(look.metadata) for look in some])
             for look, error in zip(some, errors, strict=True):
                 if error is None:
                     permitted[look.metadata.ledger_id] = look.due_s
@@ -319,21 +315,17 @@ class AbandonedRecovery:
             gone = [ledger for ledger in await self._unclosed(some) if ledger.is_abandoned]
             ledger_ids = [ledger.metadata.ledger_id for ledger in gone]
             if is_old:
-                for ledger_id in ledger_ids:
-                    self._failures[ledger_id] = MetadataRefusedError(
-                        UNACCEPTED, ledger_id=ledger_id
-                    )
+                for id_ in ledger_ids:
+                    self._failures[id_] = MetadataRefusedError(UNACCEPTED, ledger_id=id_)
             else:
                 await asyncio.gather(*[self._recover(ledger_id) for ledger_id in ledger_ids])
 
     async def _unclosed(self, ledger_ids: Sequence[LedgerId]) -> list[WrittenLedger]:
         """Read ledgers and the nodes of their writers; record which ledgers ended."""
-        found = await written_ledgers(self._services, ledger_ids, self._timeout_s, fresh=True)
-        there = frozenset(ledger.metadata.ledger_id for ledger in found)
-        self._ended |= dict.fromkeys(
-            ledger_id for ledger_id in ledger_ids if ledger_id not in there
-        )
-        return found
+        written = await written_ledgers(self._services, ledger_ids, self._timeout_s, fresh=True)
+        there = frozenset(ledger.metadata.ledger_id for ledger in written)
+        self._ended |= dict.fromkeys(id_ for id_ in ledger_ids if id_ not in there)
+        return written
 
     async def _recover(self, ledger_id: LedgerId) -> None:
         try:

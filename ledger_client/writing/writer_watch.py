@@ -184,8 +184,8 @@ class WriterWatch:
     def _failures(self) -> str:
         """Return why there is no connection to some members, for an error."""
         pool = self._services.pool
-        found = [(member, pool.failure_of(member)) for member in self.members]
-        texts = [f"{bookie}: {why}" for bookie, why in found if why]
+        pairs = [(member, pool.failure_of(member)) for member in self.members]
+        texts = [f"{bookie}: {why}" for bookie, why in pairs if why]
         return f" ({'; '.join(texts)})" if texts else ""
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
