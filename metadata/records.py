@@ -142,7 +142,7 @@ def array(form: Form[Value], at_most: int = ITEMS_MAX) -> Form[tuple[Value, ...]
         fields = array_of(field)
         if len(fields) > at_most:
             raise FieldError(f"it has {len(fields)} items, at most {at_most} are allowed")
-        return tuple([unpack_item(each) for each in fields])
+        return tuple([unpack_item(item) for item in fields])
 
     shown = f"array of {form.shown}"
     return Form(shown if at_most == ITEMS_MAX else f"{shown}, at most {at_most}", pack, unpack)
@@ -150,7 +150,7 @@ def array(form: Form[Value], at_most: int = ITEMS_MAX) -> Form[tuple[Value, ...]
 
 def choice(kind: type[Choice], without: Collection[Choice] = ()) -> Form[Choice]:
     """Return the form of an enum, stored by its value; some of its members may not be stored."""
-    values = {each.value: each for each in kind if each not in without}
+    values = {member.value: member for member in kind if member not in without}
     is_number = issubclass(kind, IntEnum)
     read = partial(int_of, low=min(values), high=max(values)) if is_number else text_of
 
@@ -160,7 +160,7 @@ def choice(kind: type[Choice], without: Collection[Choice] = ()) -> Form[Choice]
             raise FieldError(f"{value!r} is none of {', '.join(map(str, values))}")
         return values[value]
 
-    return Form("int" if is_number else ", ".join(values), lambda each: each.value, unpack)
+    return Form("int" if is_number else ", ".join(values), lambda member: member.value, unpack)
 
 
 def translated(
@@ -179,7 +179,7 @@ def form_of(hint: Any) -> Form[Any]:
     say it.
     """
     if get_origin(hint) is Annotated:
-        return next(each for each in hint.__metadata__ if isinstance(each, Form))
+        return next(form for form in hint.__metadata__ if isinstance(form, Form))
     if hint in _PLAIN:
         return _PLAIN[hint]
     arguments = get_args(hint)

@@ -221,7 +221,7 @@ def _fields(request: Request) -> list[Packed]:
         case CreateNode(operation, make_parents):
             return [operation.path, operation.value, operation.ephemeral, make_parents]
         case Multi(operations):
-            return [[_packed_operation(each) for each in operations]]
+            return [[_packed_operation(change) for change in operations]]
         case Watch(number, path, of_children):
             return [number, path, of_children]
         case Unwatch(number):

@@ -258,13 +258,13 @@ class GatewayMetadataStore:
         return cancel
 
     def _call_back(self, number: int) -> None:
-        found = self._watches.get(number)
-        if found is None:
+        watch = self._watches.get(number)
+        if watch is None:
             return  # it was cancelled meanwhile
         try:
-            found[1]()
+            watch[1]()
         except Exception as error:  # noqa: BLE001 - it is reported, and others run
-            what = {"message": f"callback {found[1]} failed", "exception": error}
+            what = {"message": f"callback {watch[1]} failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(what)
 
     def _note_connection(self, connection: GatewayConnection | None) -> None:

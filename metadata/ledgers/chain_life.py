@@ -47,7 +47,7 @@ async def chain_life(store: MetadataStore, name: str) -> ChainLife:
     """
     path = chain_creation_path(name)
     names = await store.children(path, fresh=True)
-    return tuple(Check(f"{path}/{each}", FIRST_VERSION) for each in names)
+    return tuple(Check(f"{path}/{child}", FIRST_VERSION) for child in names)
 
 
 def is_over(life: ChainLife, error: NodeNotFoundError) -> bool:

@@ -129,14 +129,14 @@ class ChainStore:
         read: list[tuple[int, ChainLink | None]] = []
         for start in range(first_index, end_index, LINK_READS_AT_ONCE):
             indices = range(start, min(start + LINK_READS_AT_ONCE, end_index))
-            found = await asyncio.gather(*[self._link(name, index) for index in indices])
-            read += zip(indices, found, strict=True)
+            links = await asyncio.gather(*[self._link(name, index) for index in indices])
+            read += zip(indices, links, strict=True)
         return read
 
     async def applied(self, name: str, application: str) -> AppliedBatch | None:
         """Return the last linked batch of an application, or None."""
-        found = await self._applied(name, application)
-        return None if found is None else found[0]
+        applied = await self._applied(name, application)
+        return None if applied is None else applied[0]
 
     async def publish(self, name: str, publication: Publication) -> Published:
         """Link ledgers at the end of a chain, exactly once.
@@ -162,10 +162,10 @@ class ChainStore:
             try:
                 head, version = await self.head(name)
                 if tried_index is not None and head.next_index > tried_index:
-                    found = await self._link(name, tried_index)
-                    if found is not None and found.token == link.token:
+                    stored = await self._link(name, tried_index)
+                    if stored is not None and stored.token == link.token:
                         return Published(tried_index, is_new=True)
-                    if found is None:
+                    if stored is None:
                         raise MetadataError(
                             f"link {tried_index} of chain {name!r} was removed again"
                         )
@@ -279,8 +279,8 @@ class ChainStore:
         for start in range(0, len(link.ledgers), LINK_READS_AT_ONCE):
             some = link.ledgers[start : start + LINK_READS_AT_ONCE]
             paths = [ledger_path(linked_ledger.ledger_id) for linked_ledger in some]
-            found = await asyncio.gather(*map(self._store.get, paths), return_exceptions=True)
-            for ledger, value in zip(some, found, strict=True):
+            values = await asyncio.gather(*map(self._store.get, paths), return_exceptions=True)
+            for ledger, value in zip(some, values, strict=True):
                 if isinstance(value, NodeNotFoundError):
                     raise LedgersCollectedError(ledger.ledger_id)
                 if isinstance(value, BaseException):

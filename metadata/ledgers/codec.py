@@ -113,10 +113,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             metadata.length,
             custom,
             given_up,
-            [
-                [lost_range.first_entry_id, lost_range.last_entry_id, lost_range.accepted_ms]
-                for lost_range in metadata.lost
-            ],
+            [[lost.first_entry_id, lost.last_entry_id, lost.accepted_ms] for lost in metadata.lost],
             _packed_encryption(metadata.encryption),
             metadata.owner,
         ],

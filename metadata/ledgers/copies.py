@@ -281,11 +281,11 @@ def ranges_on(ledger: LedgerMetadata, bookie_id: BookieId) -> Iterator[Range]:
 
 def ranges_by_bookie(ledger: LedgerMetadata, last: int) -> dict[BookieId, list[Range]]:
     """Return the ranges that each member of a ledger must hold, up to the entry `last`."""
-    found: dict[BookieId, list[Range]] = {}
+    held: dict[BookieId, list[Range]] = {}
     for copy in copies_of(ledger, last=last):
         for position, bookie_id in enumerate(copy.ensemble):
-            found.setdefault(bookie_id, []).extend(copy.ranges_at(position))
-    return {bookie_id: merged(ranges) for bookie_id, ranges in found.items()}
+            held.setdefault(bookie_id, []).extend(copy.ranges_at(position))
+    return {bookie_id: merged(ranges) for bookie_id, ranges in held.items()}
 
 
 def copy_count(ledger: LedgerMetadata, last: int) -> int:
@@ -356,7 +356,7 @@ def write_sets(ledger: LedgerMetadata) -> Iterator[WriteSet]:
 
 def bookies_with_entries(ledger: LedgerMetadata) -> list[BookieId]:
     """Return the bookies that may have to hold entries of a ledger."""
-    return list(dict.fromkeys(bookie for each in write_sets(ledger) for bookie in each.bookies))
+    return list(dict.fromkeys(bookie for set_ in write_sets(ledger) for bookie in set_.bookies))
 
 
 def fewest_copies(
@@ -370,15 +370,15 @@ def fewest_copies_of(
     sets: Iterable[WriteSet], up: Collection[BookieId], in_limbo: Collection[BookieId] = ()
 ) -> Copies | None:
     """Return the copies of the entries that have the fewest; None if there is no write set."""
-    counted = [_copies(each, up, in_limbo) for each in sets]
-    return min(counted, key=lambda each: (each.certain, each.possible), default=None)
+    counted = [_copies(set_, up, in_limbo) for set_ in sets]
+    return min(counted, key=lambda copies: (copies.certain, copies.possible), default=None)
 
 
-def _copies(each: WriteSet, up: Collection[BookieId], in_limbo: Collection[BookieId]) -> Copies:
-    possible = sum(bookie in up for bookie in each.bookies)
-    uncertain = sum(bookie not in up or bookie in in_limbo for bookie in each.bookies)
-    certain = max(0, each.ack_quorum - uncertain)
-    return Copies(each.first_entry_id, certain, possible, each.ack_quorum)
+def _copies(set_: WriteSet, up: Collection[BookieId], in_limbo: Collection[BookieId]) -> Copies:
+    possible = sum(bookie in up for bookie in set_.bookies)
+    uncertain = sum(bookie not in up or bookie in in_limbo for bookie in set_.bookies)
+    certain = max(0, set_.ack_quorum - uncertain)
+    return Copies(set_.first_entry_id, certain, possible, set_.ack_quorum)
 
 
 def loss_of(copies: Copies) -> Loss | None:

@@ -42,13 +42,13 @@ def without(ranges: Iterable[Range], removed: Iterable[Range]) -> list[Range]:
 
 def within(ranges: Sequence[Range], first: int, last: int) -> list[Range]:
     """Return the parts of ranges that are in first..last."""
-    found: list[Range] = []
+    inside: list[Range] = []
     for index in range(_first_ending_at(ranges, first), len(ranges)):
         low, high = max(ranges[index][0], first), min(ranges[index][1], last)
         if low > high:
             break
-        found.append((low, high))
-    return found
+        inside.append((low, high))
+    return inside
 
 
 def common(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
@@ -70,4 +70,4 @@ def describe_ranges(ranges: Sequence[Range], shown_max: int = 5) -> str:
 
 def _first_ending_at(ranges: Sequence[Range], entry_id: int) -> int:
     """Return the index of the first range that ends at an entry or later."""
-    return bisect_left(ranges, entry_id, key=lambda each: each[1])
+    return bisect_left(ranges, entry_id, key=lambda range_: range_[1])

@@ -325,14 +325,14 @@ class LedgerMetadata:
         return replace(self, fragments=fragments, update_token=token)
 
     def with_lost(
-        self, found: Sequence[tuple[int, int]], accepted_ms: int, token: UpdateToken
+        self, ranges: Sequence[tuple[int, int]], accepted_ms: int, token: UpdateToken
     ) -> "LedgerMetadata":
         """Accept the loss of entries, given as ascending (first, last), in addition to those
         accepted before (rule 9.9). The end stays. Raises InvalidTransitionError unless CLOSED, and
         for more ranges than fit.
         """
         self._require(LedgerState.CLOSED)
-        lost = with_ranges(self.lost, found, accepted_ms)
+        lost = with_ranges(self.lost, ranges, accepted_ms)
         if why := why_invalid(lost, self.last_entry_id):
             raise InvalidTransitionError(self.ledger_id, why)
         return replace(self, lost=lost, update_token=token)

@@ -151,7 +151,7 @@ class LedgerStore:
         only if these operations apply in the same step; raises VersionConflictError otherwise.
         """
         path = ledger_path(ledger_id)
-        guarded = [each.path for each in guard]
+        guarded = [operation.path for operation in guard]
         backoff = Backoff(self._rng)
         was_there = False
         while True:
@@ -285,5 +285,5 @@ class LedgerStore:
             if level + 1 == len(LEVEL_DIGITS):
                 yield names
             else:
-                async for found in self._walk(names, start):
-                    yield found
+                async for path in self._walk(names, start):
+                    yield path

@@ -41,7 +41,7 @@ class LostRange:
 
 def range_of(ranges: Sequence[LostRange], entry_id: int) -> LostRange | None:
     """Return the range that contains an entry."""
-    index = bisect_right(ranges, entry_id, key=lambda each: each.first_entry_id) - 1
+    index = bisect_right(ranges, entry_id, key=lambda range_: range_.first_entry_id) - 1
     if index < 0 or ranges[index].last_entry_id < entry_id:
         return None
     return ranges[index]
@@ -49,30 +49,30 @@ def range_of(ranges: Sequence[LostRange], entry_id: int) -> LostRange | None:
 
 def next_range(ranges: Sequence[LostRange], entry_id: int) -> LostRange | None:
     """Return the first range that begins after an entry."""
-    index = bisect_right(ranges, entry_id, key=lambda each: each.first_entry_id)
+    index = bisect_right(ranges, entry_id, key=lambda range_: range_.first_entry_id)
     return ranges[index] if index < len(ranges) else None
 
 
 def with_ranges(
-    known: Sequence[LostRange], found: Iterable[tuple[int, int]], accepted_ms: int
+    known: Sequence[LostRange], ranges: Iterable[tuple[int, int]], accepted_ms: int
 ) -> tuple[LostRange, ...]:
     """Return the list with more entries, given as (first, last) in ascending order; entries that
     are in the list already keep their time.
     """
     added = [
         LostRange(EntryId(first), EntryId(last), accepted_ms)
-        for begin, end in found
+        for begin, end in ranges
         for first, last in entries_left(known, begin, end)
     ]
     joined: list[LostRange] = []
-    for each in sorted([*known, *added], key=lambda each: each.first_entry_id):
+    for range_ in sorted([*known, *added], key=lambda range_: range_.first_entry_id):
         before = joined[-1] if joined else None
-        if before is not None and _continues(before, each):
+        if before is not None and _continues(before, range_):
             joined[-1] = replace(
-                before, last_entry_id=max(before.last_entry_id, each.last_entry_id)
+                before, last_entry_id=max(before.last_entry_id, range_.last_entry_id)
             )
         else:
-            joined.append(each)
+            joined.append(range_)
     return tuple(joined)
 
 
@@ -81,7 +81,7 @@ def entries_left(lost: Sequence[LostRange], first: int, last: int) -> list[tuple
     if not lost:
         return [(first, last)] if first <= last else []
     left: list[tuple[int, int]] = []
-    begin = bisect_left(lost, first, key=lambda each: each.last_entry_id)
+    begin = bisect_left(lost, first, key=lambda range_: range_.last_entry_id)
     for lost_range in islice(lost, begin, None):
         if lost_range.first_entry_id > last:
             break

@@ -164,7 +164,7 @@ class ClaimStore:
         Repeats until the outcome is certain or the call is cancelled. Raises StoreUnavailableError
         when nothing was written.
         """
-        self._held = {each: held for each, held in self._held.items() if _is_in_use(held)}
+        self._held = {id_: held for id_, held in self._held.items() if _is_in_use(held)}
         if ledger_id in self._held:
             return None
         claim = Claim(ledger_id, worker_id, now_ms)
@@ -198,12 +198,12 @@ class ClaimStore:
         cannot be read is UNREADABLE. Raises MetadataError.
         """
         names = await self._store.children(REPAIR_CLAIMS, fresh=True)
-        found: list[Claim] = []
+        held: list[Claim] = []
         for start in range(0, len(names), READS_AT_ONCE_MAX):
             some = names[start : start + READS_AT_ONCE_MAX]
             claims = await asyncio.gather(*map(self._read, some))
-            found += [claim for claim in claims if claim is not None]
-        return found
+            held += [claim for claim in claims if claim is not None]
+        return held
 
     async def _create(self, claim: Claim) -> bool:
         """Create the node in the present session. Returns False if another process holds it."""

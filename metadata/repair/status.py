@@ -78,8 +78,8 @@ STATUS_CODEC: Final = codec_of(RepairStatus)
 
 def shortened(status: RepairStatus) -> RepairStatus:
     """Return a summary with the most important reasons and bookies only."""
-    blocked = sorted(status.blocked, key=lambda each: (-each.ledgers, each.reason))
-    longest = sorted(status.away, key=lambda each: (each.since_ms, each.bookie_id))
+    blocked = sorted(status.blocked, key=lambda block: (-block.ledgers, block.reason))
+    longest = sorted(status.away, key=lambda bookie: (bookie.since_ms, bookie.bookie_id))
     return replace(
         status, blocked=tuple(blocked[:BLOCKED_REASONS_MAX]), away=tuple(longest[:AWAY_MAX])
     )

@@ -41,7 +41,7 @@ async def read_contents(store: MetadataStore) -> AsyncIterator[DumpedNode]:
     """Yield the nodes of a dump, each before those below it. Raises MetadataError."""
     names = await root_names(store)
     first = [name for name in names if name not in _LAST]
-    for name in (*first, *(each for each in _LAST if each in names)):
+    for name in (*first, *(late for late in _LAST if late in names)):
         async for node in _below("", [name], store):
             yield node
 
@@ -58,8 +58,8 @@ async def _below(
     for start in range(0, len(names), READS_AT_ONCE):
         paths = [f"{parent}/{name}" for name in names[start : start + READS_AT_ONCE]]
         kept = [path for path in paths if path not in LEFT_OUT]
-        found = await asyncio.gather(*[_read(store, path) for path in kept])
-        for path, node in zip(kept, found, strict=True):
+        nodes = await asyncio.gather(*[_read(store, path) for path in kept])
+        for path, node in zip(kept, nodes, strict=True):
             if node is None:
                 continue
             stored, children = node

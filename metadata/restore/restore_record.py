@@ -76,8 +76,8 @@ async def is_unaccepted(store: MetadataStore) -> bool:
     """Return whether the metadata was restored and no operator accepted that, by a fresh read.
     Nothing may be removed then because the metadata does not know it. Raises MetadataError.
     """
-    found = await read_restore(store)
-    return found is not None and not found[0].is_accepted
+    restore = await read_restore(store)
+    return restore is not None and not restore[0].is_accepted
 
 
 async def accept_restore(store: MetadataStore) -> RestoreRecord:
@@ -85,10 +85,10 @@ async def accept_restore(store: MetadataStore) -> RestoreRecord:
     NeverRestoredError, MetadataError.
     """
     for _ in range(ACCEPT_ATTEMPTS_MAX):
-        found = await read_restore(store)
-        if found is None or found[0].state is RestoreState.RUNNING:
+        restore = await read_restore(store)
+        if restore is None or restore[0].state is RestoreState.RUNNING:
             raise NeverRestoredError(store.address)
-        record, version = found
+        record, version = restore
         if record.is_accepted:
             return record
         accepted = record.with_state(RestoreState.ACCEPTED)

@@ -107,7 +107,7 @@ class Restorer:
             await self._write(batch)
             # Behind it are writes of its last node, and the first one of the next node.
             self._values = dict(list(self._values.items())[-2:])
-            self.on_written(sum(isinstance(each, Create) for each in batch))
+            self.on_written(sum(isinstance(write, Create) for write in batch))
         finished = record.with_state(RestoreState.FINISHED)
         await self._finish(finished, version)
         return finished
@@ -115,8 +115,8 @@ class Restorer:
     async def _begin(self) -> tuple[RestoreRecord, Version]:
         """Create the record, or find that of an interrupted restore of the same dump."""
         names = await root_names(self._store)
-        found = await read_restore(self._store)
-        if found is None:
+        restore = await read_restore(self._store)
+        if restore is None:
             if names:
                 raise RootNotEmptyError(self._store.address, f"/{names[0]}")
             record = RestoreRecord(
@@ -126,7 +126,7 @@ class Restorer:
                 self._dump.digest,
             )
             return record, await self._store.create(RESTORE, RESTORE_NODE.pack(record))
-        record, version = found
+        record, version = restore
         if record.state is not RestoreState.RUNNING:
             raise RootNotEmptyError(self._store.address, INSTANCE)
         if record.digest != self._dump.digest:
@@ -146,8 +146,8 @@ class Restorer:
                 await self._store.multi(operations)
                 return
             except (NodeExistsError, VersionConflictError):
-                found = await read_restore(self._store)
-                if found is not None and found[0] == finished:
+                restore = await read_restore(self._store)
+                if restore is not None and restore[0] == finished:
                     return
                 raise RootNotEmptyError(self._store.address, INSTANCE) from None
             except (OutcomeUnknownError, StoreUnavailableError):
@@ -180,13 +180,13 @@ class Restorer:
         node: a restore that is continued skips many versions of each.
         """
         nodes: dict[str, Stored | None] = {}
-        for path in dict.fromkeys(each.path for each in batch):
+        for path in dict.fromkeys(write.path for write in batch):
             try:
                 nodes[path] = await find(self._store, path)
             except StoreUnavailableError:
                 return batch
-        found = [(each, nodes[each.path]) for each in batch]
-        return [each for each, node in found if node is None or not self._is_in(each, node)]
+        pairs = [(write, nodes[write.path]) for write in batch]
+        return [write for write, node in pairs if node is None or not self._is_in(write, node)]
 
     async def _write_one(self, write: Write) -> None:
         """Write one node, unless an earlier attempt did."""

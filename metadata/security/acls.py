@@ -192,7 +192,7 @@ def check_binding(binding: AclBinding) -> None:
     if binding.permission is Permission.ANY:
         raise InvalidAclError("its permission must be ALLOW or DENY")
     if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
-        known = ", ".join(each.name for each in (Operation.ALL, *OPERATIONS[kind]))
+        known = ", ".join(allowed.name for allowed in (Operation.ALL, *OPERATIONS[kind]))
         raise InvalidAclError(f"{operation.name} does not exist on a {kind.name}: use {known}")
     _check_text("name", binding.name, NAME_BYTES_MAX)
     _check_text("principal", binding.principal, PRINCIPAL_BYTES_MAX)

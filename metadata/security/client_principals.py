@@ -22,11 +22,11 @@ def certified_principal(certificate: Mapping[str, Any] | None, rules: Sequence[M
     return usable_principal(principal_of(certificate, rules))
 
 
-def usable_principal(found: Principal) -> str:
+def usable_principal(principal: Principal) -> str:
     """Return a principal as owners and grants have it; empty if it proved nothing, or cannot own a
     ledger.
     """
-    return found.text if found != ANONYMOUS and is_owner(found.text) else ""
+    return principal.text if principal != ANONYMOUS and is_owner(principal.text) else ""
 
 
 def parse_principals(text: str) -> tuple[str, ...]:

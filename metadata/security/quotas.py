@@ -115,19 +115,19 @@ class QuotaEntity:
 
 def entity_of(names: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     """Return the entity of these types and names; None is the default. Raises InvalidQuotaError."""
-    found: dict[EntityType, str | None] = {}
+    named: dict[EntityType, str | None] = {}
     for word, name in names:
         kind = entity_type_of(word)
-        if kind in found:
+        if kind in named:
             raise InvalidQuotaError(f"the entity names its {kind} twice: name it once")
-        found[kind] = name if name is None else _checked_name(kind, name)
-    if not found:
+        named[kind] = name if name is None else _checked_name(kind, name)
+    if not named:
         raise InvalidQuotaError("the entity is empty: name a user, a client-id, or an ip")
-    if EntityType.IP in found and len(found) > 1:
+    if EntityType.IP in named and len(named) > 1:
         raise InvalidQuotaError(
             "the entity has an ip and a user or client-id: make a quota for each of them"
         )
-    return QuotaEntity(tuple((kind, found[kind]) for kind in EntityType if kind in found))
+    return QuotaEntity(tuple((kind, named[kind]) for kind in EntityType if kind in named))
 
 
 def entity_type_of(word: str) -> EntityType:
@@ -153,20 +153,20 @@ def keys_of(entity: QuotaEntity) -> list[QuotaKey]:
 def check_change(entity: QuotaEntity, key: str, value: float) -> QuotaKey:
     """Return the key of a value that an entity may have. Raises InvalidQuotaError."""
     known = keys_of(entity)
-    found = next((quota_key for quota_key in known if quota_key == key), None)
-    if found is None:
+    valid = next((quota_key for quota_key in known if quota_key == key), None)
+    if valid is None:
         raise InvalidQuotaError(
             f"the key {key[:NAME_CHARACTERS_MAX]!r} is not one of {entity.text}: use one of "
             + ", ".join(known)
         )
-    form = _FORMS[found]
+    form = _FORMS[valid]
     if not (0 < value <= form.value_max and math.isfinite(value)):
         raise InvalidQuotaError(
-            f"{found} is {value}: use a number greater than 0 that fits its type, or remove it"
+            f"{valid} is {value}: use a number greater than 0 that fits its type, or remove it"
         )
     if form.is_whole and not value.is_integer():
-        raise InvalidQuotaError(f"{found} is {value}: use a whole number")
-    return found
+        raise InvalidQuotaError(f"{valid} is {value}: use a whole number")
+    return valid
 
 
 def altered(values: QuotaValues, changes: QuotaChanges) -> QuotaValues:

@@ -176,10 +176,10 @@ class Securing:
         waiting = [ROOT]
         while waiting:
             paths = [waiting.pop() for _ in range(min(AT_ONCE_MAX, len(waiting)))]
-            found = await asyncio.gather(*[self._visit(path, changes=changes) for path in paths])
+            children = await asyncio.gather(*[self._visit(path, changes=changes) for path in paths])
             outcome.node_count += len(paths)
             self._on_walked(len(paths))
-            for below in found:
+            for below in children:
                 waiting += below
         return outcome.changed_count - before
 
@@ -187,12 +187,12 @@ class Securing:
         """Check one node; return the paths below it."""
         wanted = self._rights.access_to(path)
         try:
-            found = await self._store.access_to(path)
-            if found != wanted:
+            access = await self._store.access_to(path)
+            if access != wanted:
                 if changes:
                     await self._set_access(path, wanted)
                 self._outcome.changed_count += 1
-                self._on_change(path, found, wanted)
+                self._on_change(path, access, wanted)
             if path == ROOT:
                 return [f"/{name}" for name in await root_names(self._store)]
             return [f"{path}/{name}" for name in await self._store.children(path)]

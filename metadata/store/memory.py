@@ -250,18 +250,18 @@ class MemoryMetadataStore:
     async def _read(
         self, name: str, path: str, read: Callable[[int], T], *, fresh: bool, agreed: bool
     ) -> T:
-        found: list[T] = []
+        answers: list[T] = []
 
         def act(call: StoreCall) -> None:
             newest = self._tree.change_count
             wanted = newest if agreed else newest - self._server.faults.missed_changes(call)
             # A session never reads an older state than before.
             self._seen = min(newest, max(self._seen, wanted))
-            found.append(read(newest - self._seen))
+            answers.append(read(newest - self._seen))
 
         call = StoreCall(self._session_id, name, path, False, fresh, agreed)  # noqa: FBT003
         await self._request(call, act)
-        return found[0]
+        return answers[0]
 
     async def _request(self, call: StoreCall, act: Callable[[StoreCall], None]) -> None:
         check_path(call.path)

@@ -161,9 +161,9 @@ class RecordStore(Generic[Key, Record]):
         keys = await self.keys()
         for start in range(0, len(keys), READS_AT_ONCE_MAX):
             some = keys[start : start + READS_AT_ONCE_MAX]
-            found = await asyncio.gather(*map(self.find, some))
+            page = await asyncio.gather(*map(self.find, some))
             yield [
-                (key, record) for key, record in zip(some, found, strict=True) if record is not None
+                (key, record) for key, record in zip(some, page, strict=True) if record is not None
             ]
 
     async def update(

@@ -69,7 +69,7 @@ def parse_metadata_uri(uri: str) -> MetadataUri:
     if not isinstance(uri, str):
         kind = type(uri).__name__
         raise TypeError(f"a metadata URI is a str such as zk://host:2181/quire, not {kind}")
-    scheme = next((each for each in (SCHEME, GATEWAY_SCHEME) if uri.startswith(each)), "")
+    scheme = next((known for known in (SCHEME, GATEWAY_SCHEME) if uri.startswith(known)), "")
     if not scheme:
         raise _refused(uri, f"it does not start with {SCHEME} or {GATEWAY_SCHEME}")
     address, question_mark, parameters = uri.removeprefix(scheme).partition("?")
@@ -86,8 +86,8 @@ def parse_metadata_uri(uri: str) -> MetadataUri:
     if len(texts) > HOSTS_MAX:
         raise _refused(uri, f"it lists more than {HOSTS_MAX} servers")
     port = PORT_DEFAULT if scheme == SCHEME else GATEWAY_PORT_DEFAULT
-    found = tuple(_host_of(uri, text, port) for text in texts)
-    return MetadataUri(found, chroot, client_file, scheme)
+    servers = tuple(_host_of(uri, text, port) for text in texts)
+    return MetadataUri(servers, chroot, client_file, scheme)
 
 
 def _refused(uri: str, why: str) -> InvalidUriError:

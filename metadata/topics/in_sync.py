@@ -81,7 +81,7 @@ def pack_reports(what: str, reports: Mapping[PartitionKey, InSyncReport]) -> tup
         partitions.append([key.partition, report.leader_epoch, *indices])
         count += 1
     stored_lists: list[Packed] = [list[Packed](numbers) for numbers in lists]
-    stored_topics: list[Packed] = [[topic_id, each] for topic_id, each in topics.items()]
+    stored_topics: list[Packed] = [[topic_id, rows] for topic_id, rows in topics.items()]
     packed: list[Packed] = [_FORMAT_VERSION, stored_lists, stored_topics]
     value = pack_checked(what, packed, partial(unpack_reports, what))
     return value, len(reports) - count
@@ -92,15 +92,15 @@ def unpack_reports(what: str, value: bytes) -> dict[PartitionKey, InSyncReport]:
     fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
     try:
         lists = [_numbers_of(item) for item in array_of(fields[1])]
-        found: dict[PartitionKey, InSyncReport] = {}
+        reports: dict[PartitionKey, InSyncReport] = {}
         for topic in array_of(fields[2]):
             topic_id, partitions = _fields_of(topic, _TOPIC_FIELD_COUNT)
             for item in array_of(partitions):
                 key, report = _report_of(TopicId(bytes_of(topic_id, TOPIC_ID_BYTES)), item, lists)
-                found[key] = report
+                reports[key] = report
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error
-    return found
+    return reports
 
 
 def _report_of(

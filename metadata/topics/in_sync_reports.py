@@ -115,12 +115,12 @@ class InSyncView(ChildView[str, dict[PartitionKey, InSyncReport]]):
 
     def find(self, key: PartitionKey) -> InSyncReport | None:
         """Return the newest leader's report of a partition, or None if there is no report."""
-        found: InSyncReport | None = None
+        newest: InSyncReport | None = None
         for reports in self.records.values():
             report = reports.get(key)
-            if report is not None and (found is None or report.leader_epoch > found.leader_epoch):
-                found = report
-        return found
+            if report is not None and (newest is None or report.leader_epoch > newest.leader_epoch):
+                newest = report
+        return newest
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back when a broker changes its reports."""

@@ -174,8 +174,7 @@ class PartitionRecord:
             self,
             segments=(*self.segments[:-1], ended),
             epochs=tuple(
-                EpochStart(epoch.epoch, min(epoch.start_offset, end_offset))
-                for epoch in self.epochs
+                EpochStart(old.epoch, min(old.start_offset, end_offset)) for old in self.epochs
             ),
             log_start_offset=min(self.log_start_offset, end_offset),
         )

@@ -77,10 +77,10 @@ class PartitionStore:
     async def topic_ids(self) -> list[TopicId]:
         """Return the ids of all topics whose partitions have lists."""
         prefixes = await self._store.children(PARTITIONS, fresh=True)
-        found = [
+        listed = [
             await self._store.children(f"{PARTITIONS}/{prefix}", fresh=True) for prefix in prefixes
         ]
-        return [TopicId(bytes.fromhex(digits)) for some in found for digits in some]
+        return [TopicId(bytes.fromhex(digits)) for some in listed for digits in some]
 
     async def partitions_of(self, topic_id: TopicId) -> list[int]:
         """Return the numbers of the partitions of a topic that have lists, sorted."""
@@ -133,11 +133,11 @@ class PartitionStore:
         """Return all segments of a record, including those in chunks, oldest first. Raises
         NodeNotFoundError when a chunk was dropped after the record was read.
         """
-        found: list[PartitionSegment] = []
+        segments: list[PartitionSegment] = []
         for number in range(record.first_chunk, record.next_chunk):
             chunk = await self.chunk(key, number)
-            found += chunk[record.skipped :] if number == record.first_chunk else chunk
-        return (*found, *record.segments)
+            segments += chunk[record.skipped :] if number == record.first_chunk else chunk
+        return (*segments, *record.segments)
 
     async def without_segments_below(
         self, key: PartitionKey, record: PartitionRecord, log_start: int

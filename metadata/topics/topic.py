@@ -49,7 +49,7 @@ LastEpoch = Annotated[int, whole(NO_EPOCH, LEADER_EPOCH_MAX)]
 
 
 def _read_configs(stored: Packed) -> Mapping[str, str]:
-    return MappingProxyType({name: text_of(each) for name, each in map_of(stored).items()})
+    return MappingProxyType({name: text_of(value) for name, value in map_of(stored).items()})
 
 
 _CONFIGS: Final = Form[Mapping[str, str]]("map of str to str", dict, _read_configs)
@@ -147,8 +147,7 @@ class TopicRecord:
         if lift <= 0:
             return self
         lifted = tuple(
-            replace(partition, leader_epoch=partition.leader_epoch + lift)
-            for partition in self.partitions
+            replace(led, leader_epoch=led.leader_epoch + lift) for led in self.partitions
         )
         return replace(self, partitions=lifted, epoch_floor=epoch_floor)
 

@@ -138,7 +138,7 @@ class TopicStore:
         After all changes have ended, raises the first other failure; the remaining topics may have
         been changed.
         """
-        found: dict[str, TopicRecord] = {}
+        records: dict[str, TopicRecord] = {}
         failures: list[BaseException] = []
         names = list(changes)
         for start in range(0, len(names), CHANGES_AT_ONCE_MAX):
@@ -148,12 +148,12 @@ class TopicStore:
             )
             for name, result in zip(some, results, strict=True):
                 if isinstance(result, TopicRecord):
-                    found[name] = result
+                    records[name] = result
                 elif not isinstance(result, TopicNotFoundError):
                     failures.append(result)
             if failures:
                 raise failures[0]
-        return found
+        return records
 
     async def finish_deletion(self, name: str, topic_id: TopicId) -> None:
         """Replace a deleted topic whose ledgers are gone with a tombstone. Does nothing if the
@@ -175,13 +175,13 @@ class TopicStore:
         """Return the ids of all topics, including deleted ones, with fresh reads. Raises
         MetadataError, also if one record cannot be read.
         """
-        found: set[TopicId] = set()
+        ids: set[TopicId] = set()
         names = await self.names()
         for start in range(0, len(names), CHANGES_AT_ONCE_MAX):
             some = names[start : start + CHANGES_AT_ONCE_MAX]
             records = await asyncio.gather(*[self._read(name, fresh=True) for name in some])
-            found.update(record.topic_id for record, _ in records if not record.is_tombstone)
-        return found
+            ids.update(record.topic_id for record, _ in records if not record.is_tombstone)
+        return ids
 
     def watch_names(self, callback: WatchCallback) -> Cancel:
         """Call back after each new name; as `MetadataStore.watch_children`."""
@@ -203,12 +203,12 @@ class TopicStore:
 
     async def _create_again(self, record: TopicRecord) -> TopicRecord:
         """Replace a tombstone with the topic, or return the topic if it exists already."""
-        found, version = await self._read(record.name, fresh=True)
-        if found.topic_id == record.topic_id and not found.is_deleted:
-            return found  # an earlier attempt of this call, whose answer was lost
-        if not found.is_tombstone or found.topic_id == record.topic_id:
-            raise TopicExistsError(record.name, is_being_deleted=found.is_deleted)
-        path, lifted = topic_path(record.name), record.above(found.epoch_floor)
+        stored, version = await self._read(record.name, fresh=True)
+        if stored.topic_id == record.topic_id and not stored.is_deleted:
+            return stored  # an earlier attempt of this call, whose answer was lost
+        if not stored.is_tombstone or stored.topic_id == record.topic_id:
+            raise TopicExistsError(record.name, is_being_deleted=stored.is_deleted)
+        path, lifted = topic_path(record.name), record.above(stored.epoch_floor)
         taking = await self._names.taking(record.name)
         await self._write([CompareAndSet(path, pack_topic(path, lifted), version), *taking])
         return lifted

@@ -78,10 +78,10 @@ class RateQuota:
         if client not in limits:
             if len(limits) >= LIMITS_KEPT_MAX:
                 limits.clear()
-            found = find_limit(self._quotas, self._key, user, client_id)
-            if found is None and self._default:
-                found = Limit(self._default, (None, client_id))
-            limits[client] = found
+            limit = find_limit(self._quotas, self._key, user, client_id)
+            if limit is None and self._default:
+                limit = Limit(self._default, (None, client_id))
+            limits[client] = limit
         return limits[client]
 
     def _note_change(self) -> None:

@@ -75,9 +75,7 @@ def kazoo_list(access: AccessList | None) -> list[Any] | None:
 def access_list(entries: list[Any]) -> AccessList:
     """Return the rights on a node from kazoo's form."""
     return tuple(
-        sorted(
-            AccessEntry(f"{entry.id.scheme}:{entry.id.id}", Right(entry.perms)) for entry in entries
-        )
+        sorted(AccessEntry(f"{acl.id.scheme}:{acl.id.id}", Right(acl.perms)) for acl in entries)
     )
 
 

@@ -60,11 +60,11 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
     def select(self, *arguments: Any, **options: Any) -> Any:
         """Wait as `select` does; bytes that TLS has read already count too."""
         read, write, failed, *_ = arguments
-        pending = [each for each in read if isinstance(each, ssl.SSLSocket) and each.pending()]
+        pending = [sock for sock in read if isinstance(sock, ssl.SSLSocket) and sock.pending()]
         if not pending:
             return super().select(*arguments, **options)
         ready, writable, failing = super().select(read, write, failed, 0)
-        return [*(each for each in ready if each not in pending), *pending], writable, failing
+        return [*(sock for sock in ready if sock not in pending), *pending], writable, failing
 
     def note_failure(self, error: BaseException) -> None:
         """Keep why an attempt failed, for messages."""

@@ -271,7 +271,7 @@ class ZooKeeperSession:
         if may_prune and self._dropped >= PRUNE_AFTER:
             self._dropped = 0
             for name in WATCHER_TABLES:  # kazoo's thread may be iterating over the old table
-                left = [each for each in list(getattr(self._client, name).items()) if each[1]]
+                left = [item for item in list(getattr(self._client, name).items()) if item[1]]
                 setattr(self._client, name, defaultdict(set, left))
 
     def _state_changed(self, state: str) -> None:
@@ -330,7 +330,7 @@ class ZooKeeperSession:
             if not hosts:
                 self._handler.failure = "no name of a server is known to DNS: check the address"
             self._rng.shuffle(hosts)
-            hosts.sort(key=lambda each: each == self._last_tried)
+            hosts.sort(key=lambda host: host == self._last_tried)
             return hosts  # type: ignore[no-any-return]
 
         connection._connect = connect  # noqa: SLF001

@@ -209,7 +209,7 @@ class ZooKeeperMetadataStore:
         """Apply all operations or none (see `MetadataStore`)."""
         check_multi(operations)
         rights = [self._rights.access_to(operation.path) for operation in operations]
-        calls = [transaction_call(*each) for each in zip(operations, rights, strict=True)]
+        calls = [transaction_call(*call) for call in zip(operations, rights, strict=True)]
         results = await self._write(operations[0], lambda: self._session.submit_transaction(calls))
         for operation, result in zip(operations, results, strict=False):
             if isinstance(result, Exception) and not is_bystander(result):

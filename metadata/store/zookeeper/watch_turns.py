@@ -50,8 +50,8 @@ class WatchTurns(Generic[HeldType]):
         holder, waiting = next(iter(self._waiting.items()))
         self._waiting.move_to_end(holder)
         held = next(iter(waiting))
-        for each in held.holders:
-            self.remove(held, each)
+        for owner in held.holders:
+            self.remove(held, owner)
         return held
 
     def clear(self) -> None:

@@ -183,7 +183,7 @@ class WatchTable:
         entry.is_queued = False
         self._arming += 1
         try:
-            found = await self._arm(entry)
+            seen = await self._arm(entry)
         except OSError:
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._rearm, entry)
             return
@@ -191,8 +191,8 @@ class WatchTable:
             self._arming -= 1
             if not self._is_live(entry):
                 self._drop(entry, not self._arming)
-        if self._is_live(entry) and entry.reported != found:
-            entry.reported = found
+        if self._is_live(entry) and entry.reported != seen:
+            entry.reported = seen
             entry.callbacks.notify()
 
 
