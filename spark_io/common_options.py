@@ -91,12 +91,12 @@ class OptionReader:
         text = self.text(name)
         if text is None:
             return None
-        found = _SIZE.fullmatch(text)
-        if found is None:
+        match = _SIZE.fullmatch(text)
+        if match is None:
             raise OptionError(
                 name, f"{text!r} is not a size: write bytes, or a unit of 1024s such as 64MB"
             )
-        size = int(found[1]) * UNITS[found[2][:1].lower()]
+        size = int(match[1]) * UNITS[match[2][:1].lower()]
         if not 1 <= size <= most:
             raise OptionError(name, f"{text!r} is {size} bytes: give at least 1 and at most {most}")
         return size

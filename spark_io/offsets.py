@@ -53,7 +53,7 @@ def separated(offset: object) -> tuple[dict[str, object], Identities]:
     positions = dict(offset)
     recorded = positions.pop(IDS_KEY, {})
     if not isinstance(recorded, Mapping) or not all(
-        isinstance(each, str) for each in recorded.values()
+        isinstance(value, str) for value in recorded.values()
     ):
         raise OffsetError(f"{json.dumps(offset)}: {IDS_KEY} is not an object of names and ids")
     return positions, recorded

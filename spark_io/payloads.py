@@ -100,9 +100,9 @@ def payload_columns(given: OptionReader, schema: StructType) -> PayloadColumns |
     form = format_of(given)
     if form is None:
         return None
-    found = PayloadColumns(form, schema, given.text(CORRUPT_COLUMN) or CORRUPT_COLUMN_NAME)
-    _check(found)
-    return found
+    columns = PayloadColumns(form, schema, given.text(CORRUPT_COLUMN) or CORRUPT_COLUMN_NAME)
+    _check(columns)
+    return columns
 
 
 def declared_columns(given: OptionReader) -> str | None:
@@ -202,19 +202,19 @@ def _arrays(
     names = columns.parsed_names
     corrupt = dict.fromkeys(at for at, row in enumerate(rows) if row is None)
     empty = (None,) * len(names)
-    values = [list(each) for each in zip(*[row or empty for row in rows], strict=True)]
+    values = [list(cells) for cells in zip(*[row or empty for row in rows], strict=True)]
     values = values or [[] for _ in names]
     kinds = [schema.field(name).type for name in names]
-    arrays = [_array_of(*each) for each in zip(values, kinds, strict=True)]
-    if corrupt or any(each is None for each in arrays):
+    arrays = [_array_of(*pair) for pair in zip(values, kinds, strict=True)]
+    if corrupt or any(array is None for array in arrays):
         for column, kind, array in zip(values, kinds, arrays, strict=True):
             if array is None:
-                bad = (at for at, each in enumerate(column) if _array_of([each], kind) is None)
+                bad = (at for at, cell in enumerate(column) if _array_of([cell], kind) is None)
                 corrupt.update(dict.fromkeys(bad))
         for at in corrupt:
             for column in values:
                 column[at] = None
-        arrays = [_array_of(*each) for each in zip(values, kinds, strict=True)]
+        arrays = [_array_of(*pair) for pair in zip(values, kinds, strict=True)]
     return dict(zip(names, arrays, strict=True)), sorted(corrupt)
 
 
@@ -234,10 +234,10 @@ def _json_rows(columns: PayloadColumns) -> Callable[[bytes], Row]:
 
     def row_of(payload: bytes) -> Row:
         try:
-            found = decode(payload.decode())
-            if type(found) is not dict:
+            record = decode(payload.decode())
+            if type(record) is not dict:
                 return None
-            get = found.get
+            get = record.get
             return [convert(get(name)) for name, convert in fields]
         except (ValueError, TypeError, OverflowError, RecursionError):
             return None
@@ -282,9 +282,7 @@ def _of_json(kind: DataType) -> Callable[[Any], Any]:
         case ArrayType():
             convert = partial(_array, _of_json(kind.elementType))
         case StructType():
-            convert = partial(
-                _struct, {field.name: _of_json(field.dataType) for field in kind.fields}
-            )
+            convert = partial(_struct, {part.name: _of_json(part.dataType) for part in kind.fields})
         case _:
             convert = partial(_exactly, int)
     return lambda value: None if value is None else convert(value)
@@ -324,7 +322,7 @@ def _number(most: float, value: Any) -> float:
 
 
 def _array(element: Callable[[Any], Any], value: Any) -> list[Any]:
-    return [element(each) for each in _exactly(list, value)]
+    return [element(item) for item in _exactly(list, value)]
 
 
 def _struct(fields: dict[str, Callable[[Any], Any]], value: Any) -> dict[str, Any]:
@@ -349,8 +347,8 @@ def _truth(text: str) -> bool:
 
 
 def _timestamp(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -25,7 +25,7 @@ def entries_behind(progress: Mapping[str, object]) -> int | None:
     sources = progress["sources"]
     assert isinstance(sources, Sequence)
     behind = [_of_source(source) for source in sources]
-    return None if None in behind else sum(each for each in behind if each is not None)
+    return None if None in behind else sum(count for count in behind if count is not None)
 
 
 def _of_source(source: Mapping[str, object]) -> int | None:
@@ -44,12 +44,12 @@ def _positions(text: object) -> dict[tuple[str, ...], int] | None:
     if not isinstance(stored, Mapping):
         return None
     positions, _ = separated(stored)
-    found: dict[tuple[str, ...], int] = {}
+    places: dict[tuple[str, ...], int] = {}
     for name, place in positions.items():
         if isinstance(place, int) and name.isdecimal():
-            found[(name,)] = place
+            places[(name,)] = place
         elif isinstance(place, Mapping):
-            found |= {(name, str(number)): int(offset) for number, offset in place.items()}
+            places |= {(name, str(number)): int(offset) for number, offset in place.items()}
         else:
             return None
-    return found
+    return places

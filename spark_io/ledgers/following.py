@@ -262,10 +262,7 @@ class FollowedLedgers(_Followed):
         """Give each ledger a share in proportion to its backlog."""
         stop, _ = self._offsets(end)
         begin, _ = self._offsets(start)
-        bounded = [
-            replace(entry_range, last=stop[entry_range.ledger_id] - 1)
-            for entry_range in self._now()
-        ]
+        bounded = [replace(part, last=stop[part.ledger_id] - 1) for part in self._now()]
         return self._stored(advance_ledgers(bounded, begin, limits))
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
@@ -437,13 +434,13 @@ class FollowedLinks(_Followed):
         missing = [index for index in wanted if index not in self._links]
         if missing:
             wanted_part = replace(self._info(), first_index=missing[0], next_index=missing[-1] + 1)
-            found = read_links(
+            links = read_links(
                 self._client,
                 wanted_part,
                 self._options.client.password,
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
-            self._links |= {link.index: link for link in found}
+            self._links |= {link.index: link for link in links}
         return [self._now(index) for index in wanted if index in self._links]
 
     def _now(self, index: int) -> LinkRanges:

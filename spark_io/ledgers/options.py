@@ -134,7 +134,7 @@ class Bounds:
     @classmethod
     def of(cls, given: OptionReader) -> "Bounds":
         """Check the options. Raises OptionError."""
-        found = cls(
+        bounds = cls(
             first_link=given.natural("startingLink") or 0,
             end_link=given.natural("endingLink"),
             first_ms=_time(given, "startingTime"),
@@ -143,13 +143,13 @@ class Bounds:
             end_entry=given.natural("endingEntry"),
             fragments=_fragments(given),
         )
-        has_links = found.first_link > 0 or found.end_link is not None
+        has_links = bounds.first_link > 0 or bounds.end_link is not None
         if has_links and not given.text("chain"):
             raise OptionError("startingLink", "startingLink and endingLink need the option chain")
-        _require_order("Link", found.first_link, found.end_link)
-        _require_order("Time", found.first_ms or 0, found.end_ms)
-        _require_order("Entry", found.first_entry, found.end_entry)
-        return found
+        _require_order("Link", bounds.first_link, bounds.end_link)
+        _require_order("Time", bounds.first_ms or 0, bounds.end_ms)
+        _require_order("Entry", bounds.first_entry, bounds.end_entry)
+        return bounds
 
     def is_within_time(self, time_ms: int) -> bool:
         """Return whether a time is within the bounds."""
@@ -316,8 +316,8 @@ def _selection(given: OptionReader) -> Selection:
     names = ("ledger", "ledgers", "chain", "match")
     present = [name for name in names if given.text(name)]
     if len(present) != 1:
-        found = " and ".join(present) if present else "none"
-        raise OptionError("ledgers", f"give exactly one of {', '.join(names)}; found {found}")
+        shown = " and ".join(present) if present else "none"
+        raise OptionError("ledgers", f"give exactly one of {', '.join(names)}; found {shown}")
     text = given.text(present[0]) or ""
     if present[0] == "chain":
         return Selection(chain=_chain_name(text))
@@ -341,10 +341,10 @@ def _match(text: str) -> tuple[tuple[str, str], ...]:
     """Parse `name=value,name=value`, or a JSON object of texts."""
     if text.startswith("{"):
         try:
-            found = json.loads(text)
+            parsed = json.loads(text)
         except ValueError as error:
             raise OptionError("match", f"is not a JSON object: {error}") from error
-        pairs = [(str(name), str(value)) for name, value in found.items()]
+        pairs = [(str(name), str(value)) for name, value in parsed.items()]
     else:
         pairs = [
             (name, value) for part in text.split(",") for name, _, value in [part.partition("=")]

@@ -58,14 +58,14 @@ class ChainPosition:
 
 def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
     """Parse the stored offsets of named ledgers. Raises OffsetError."""
-    found: LedgerOffsets = {}
+    offsets: LedgerOffsets = {}
     for name, value in stored.items():
         if not name.isdecimal() or not _is_natural(value):
             raise OffsetError(
                 f'{json.dumps(stored)} is not an offset of ledgers such as {{"17": 5}}'
             )
-        found[int(name)] = int(str(value))
-    return found
+        offsets[int(name)] = int(str(value))
+    return offsets
 
 
 def identities_of(known: Iterable[EntryRange]) -> Identities:
@@ -135,11 +135,9 @@ def advance_ledgers(
     known: Sequence[EntryRange], start: LedgerOffsets, limits: MicroBatchLimits
 ) -> LedgerOffsets:
     """Return the end of a micro-batch of named ledgers."""
-    begin = {entry_range.ledger_id: start.get(entry_range.ledger_id, 0) for entry_range in known}
-    left = [max(0, entry_range.end - begin[entry_range.ledger_id]) for entry_range in known]
-    size = sum(
-        count * entry_range.entry_bytes for count, entry_range in zip(left, known, strict=True)
-    )
+    begin = {part.ledger_id: start.get(part.ledger_id, 0) for part in known}
+    left = [max(0, part.end - begin[part.ledger_id]) for part in known]
+    size = sum(count * part.entry_bytes for count, part in zip(left, known, strict=True))
     taken = shares(left, limits.count_of(sum(left), size))
     moved = zip(begin.items(), taken, strict=True)
     return start | {ledger_id: at + count for (ledger_id, at), count in moved}

@@ -80,19 +80,19 @@ class LedgerBatchReader(_LedgerReader, DataSourceReader):
         """Split the query's entries into parts of about `splitBytes`."""
         options = self._options
         client = client_of(options.client)
-        found = self._find(client)
-        unended = self._read_to_the_end(found.open_ledgers())
+        selected = self._find(client)
+        unended = self._read_to_the_end(selected.open_ledgers())
         if unended and not options.recover_open_ledgers:
             warn_of_hidden(client, unended, options.client.password)
         elif unended and recover(client, unended, options.client.password):
-            found = self._find(client)
+            selected = self._find(client)
         starting, ending = options.starting_offsets, options.ending_offsets
         with closing(OpenLedgers(client, options)) as opened:
-            wanted = starts_and_ends(found, starting, ending, opened.range_to)
+            wanted = starts_and_ends(selected, starting, ending, opened.range_to)
             ranges = options.bounds.entries(wanted)
             if options.bounds.fragments:
                 ranges = _of_fragments(client, list(ranges), options.bounds)
-            return self._parts_of(ranges, found.chain_token)
+            return self._parts_of(ranges, selected.chain_token)
 
     def _find(self, client: LedgerClient) -> SelectedLedgers:
         options = self._options

@@ -152,9 +152,7 @@ def _parts(
     client: LedgerClient, ranges: Sequence[EntryRange], options: ReadOptions
 ) -> Iterator[RangePart]:
     """Yield what the client reads of the ranges. Raises ReadFailedError if it can read nothing."""
-    wanted = [
-        LedgerRange(range_.ledger_id, range_.first, range_.last, range_.size) for range_ in ranges
-    ]
+    wanted = [LedgerRange(part.ledger_id, part.first, part.last, part.size) for part in ranges]
     try:
         chunks = client.read_ranges(
             wanted,
@@ -303,7 +301,7 @@ def log_loss(ledger_id: int, first: int, last: int, why: str) -> None:
 
 def _holders(info: LedgerInfo, entry_id: int) -> str:
     fragment = max(
-        (each for each in info.fragments if each.first_entry_id <= entry_id),
-        key=lambda each: each.first_entry_id,
+        (part for part in info.fragments if part.first_entry_id <= entry_id),
+        key=lambda part: part.first_entry_id,
     )
     return f"its fragment is on {', '.join(fragment.ensemble)}"

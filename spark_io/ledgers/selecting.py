@@ -111,10 +111,8 @@ def find_ledgers(
         infos = (ledger for ledger in client.list_ledgers() if _matches(ledger, selection.match))
     else:
         infos = _named(client, selection, fail_on_data_loss=fail_on_data_loss)
-    timely = (ledger_info for ledger_info in infos if bounds.is_within_time(ledger_info.created_ms))
-    return SelectedLedgers(
-        [[known_ledger(client, ledger_info, password) for ledger_info in timely]]
-    )
+    timely = (info for info in infos if bounds.is_within_time(info.created_ms))
+    return SelectedLedgers([[known_ledger(client, info, password) for info in timely]])
 
 
 def _named(
@@ -136,8 +134,8 @@ def _named(
 
 def _matches(info: LedgerInfo, wanted: Iterable[tuple[str, str]]) -> bool:
     for name, value in wanted:
-        found = info.metadata.get(name)
-        if (found.decode(errors="replace") if isinstance(found, bytes) else found) != value:
+        stored = info.metadata.get(name)
+        if (stored.decode(errors="replace") if isinstance(stored, bytes) else stored) != value:
             return False
     return True
 
@@ -196,12 +194,12 @@ def remembered_links(client: ClientOptions, chain: ChainInfo) -> RememberedLinks
     are dropped when there are too many.
     """
     key = client, chain.name, chain.creation_token
-    found = _remembered.pop(key, None) or RememberedLinks()
-    _remembered[key] = found  # the most recently used is the last
+    links = _remembered.pop(key, None) or RememberedLinks()
+    _remembered[key] = links  # the most recently used is the last
     while len(_remembered) > 1 and _count() > LEDGERS_REMEMBERED_MAX // 2:
         del _remembered[next(iter(_remembered))]
-    found.drop_below(chain.first_index)
-    return found
+    links.drop_below(chain.first_index)
+    return links
 
 
 def _count() -> int:
@@ -223,15 +221,15 @@ def read_links(
     read: list[LinkRanges] = []
     for start in range(chain.first_index, chain.next_index, LINKS_PER_STEP):
         wanted = range(start, min(start + LINKS_PER_STEP, chain.next_index))
-        found = {index: known.links[index] for index in wanted if index in known.links}
-        if missing := [index for index in wanted if index not in found]:
+        ranges = {index: known.links[index] for index in wanted if index in known.links}
+        if missing := [index for index in wanted if index not in ranges]:
             links = client.chain(chain.name).links(missing[0], missing[-1] + 1)
             there = dict(_present(client, chain, links, fail_on_data_loss=fail_on_data_loss))
             for link in _with_ledgers(client, there, password, fail_on_data_loss=fail_on_data_loss):
-                found[link.index] = link
+                ranges[link.index] = link
                 if remembered is not None and isinstance(link.ledgers, PackedRanges):
                     remembered.add(link)
-        read += [found[index] for index in sorted(found)]
+        read += [ranges[index] for index in sorted(ranges)]
     require_same_chain(client, chain.name, chain.creation_token, BEGAN)
     return read
 
@@ -316,14 +314,12 @@ def warn_of_hidden(client: LedgerClient, ledgers: Sequence[EntryRange], password
     to find out is logged too: the query does not need it.
     """
     try:
-        found = client.abandoned_ledgers(
-            [ledger.ledger_id for ledger in ledgers], password=password
-        )
+        hidden = client.abandoned_ledgers([part.ledger_id for part in ledgers], password=password)
     except LedgerError as error:
         _log.warning("whether the writers of open ledgers are gone is not known: %s", error)
         return
-    if found.ledgers or found.unasked_count:
-        _log.warning(_described(found, needs_password=bool(password)))
+    if hidden.ledgers or hidden.unasked_count:
+        _log.warning(_described(hidden, needs_password=bool(password)))
 
 
 def recover(client: LedgerClient, ledgers: Sequence[EntryRange], password: bytes) -> bool:
@@ -345,15 +341,15 @@ def recover(client: LedgerClient, ledgers: Sequence[EntryRange], password: bytes
     return bool(done.ended)
 
 
-def _described(found: AbandonedLedgers, *, needs_password: bool) -> str:
+def _described(hidden: AbandonedLedgers, *, needs_password: bool) -> str:
     secret = " --password-file FILE" if needs_password else ""
     parts = [
         f"ledger {ledger.ledger_id}, entries {ledger.last_confirmed + 1} to {ledger.last_stored}, "
         f"{ledger.hidden_count} in all (`quire ledger recover {ledger.ledger_id}{secret}`)"
-        for ledger in found.ledgers
+        for ledger in hidden.ledgers
     ]
-    if found.unasked_count:
-        parts.append(f"{found.unasked_count} more ledgers, whose bookies were not asked")
+    if hidden.unasked_count:
+        parts.append(f"{hidden.unasked_count} more ledgers, whose bookies were not asked")
     return (
         "the writers of open ledgers are gone, and entries that they may have acknowledged are not "
         f"read: {'; '.join(parts)}. With the option {RECOVER_OPEN}=true a query recovers them first"

@@ -183,9 +183,7 @@ class LedgerStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the micro-batch unless an earlier attempt did."""
         written = _written(messages)
-        application = self._options.application or next(
-            (ledgers.query_id for ledgers in written), ""
-        )
+        application = self._options.application or next((row.query_id for row in written), "")
         publish(
             messages,
             self._options,

@@ -81,10 +81,10 @@ def archive(
     client = client_of(ReadOptions.of({**given, "ledger": "0"}).client)
     there = archived_rows(spark, path)
     ids = list(dict.fromkeys(ledger_ids))
-    for info, each in zip(client.ledger_infos(ids), ids, strict=True):
-        if each in there:
-            _check_same(path, each, there[each], info)
-    wanted = [each for each in ids if each not in there]
+    for info, ledger_id in zip(client.ledger_infos(ids), ids, strict=True):
+        if ledger_id in there:
+            _check_same(path, ledger_id, there[ledger_id], info)
+    wanted = [id_ for id_ in ids if id_ not in there]
     entry_count = payload_bytes = 0
     for start in range(0, len(wanted), LEDGERS_PER_STEP):
         step = wanted[start : start + LEDGERS_PER_STEP]
@@ -144,7 +144,7 @@ def _check(spark: "SparkSession", path: str, infos: Sequence[LedgerInfo]) -> Non
         return
     columns = stored_entries(spark, path, ids)
     checked = columns.mapInArrow(_check_digests, "ledger_id bigint, entry_id bigint, size bigint")
-    found = {
+    archived = {
         row.ledger_id: row
         for row in checked.groupBy("ledger_id")
         .agg(
@@ -156,7 +156,7 @@ def _check(spark: "SparkSession", path: str, infos: Sequence[LedgerInfo]) -> Non
         .collect()
     }
     for info in infos:
-        row, count = found.get(int(info.id)), _entry_count(info)
+        row, count = archived.get(int(info.id)), _entry_count(info)
         whole = row is not None and (row.entries, row.ids, row.last, row.size) == (
             count,
             count,
@@ -182,7 +182,7 @@ def stored_entries(spark: "SparkSession", path: str, ledger_ids: Sequence[int]) 
 
 def _add_digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        digests = pa.array([crc32c(each) for each in batch.column("data").to_pylist()], pa.int64())
+        digests = pa.array([crc32c(data) for data in batch.column("data").to_pylist()], pa.int64())
         schema = batch.schema.append(pa.field("crc32c", pa.int64()))
         yield pa.RecordBatch.from_arrays([*batch.columns, digests], schema=schema)
 
@@ -239,12 +239,12 @@ def _encryption_text(encryption: PayloadEncryption) -> str:
 def archived_encryption(text: str) -> PayloadEncryption:
     """Return how the payloads of an archived ledger are encrypted. Raises ArchiveDamagedError."""
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
         return PayloadEncryption(
-            cipher=Cipher(found["cipher"]),
-            key_id=found["key_id"],
-            key_token=UpdateToken(bytes.fromhex(found["key_token"])),
-            key_check=bytes.fromhex(found["key_check"]),
+            cipher=Cipher(fields["cipher"]),
+            key_id=fields["key_id"],
+            key_token=UpdateToken(bytes.fromhex(fields["key_token"])),
+            key_check=bytes.fromhex(fields["key_check"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ArchiveDamagedError(

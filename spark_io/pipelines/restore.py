@@ -72,17 +72,17 @@ def restore(
     done = _restored_ids(checked.client, chain)
     noted = archived_rows(spark, path)
     ids = sorted(dict.fromkeys(noted if ledger_ids is None else ledger_ids))
-    unknown = [each for each in ids if each not in noted]
+    unknown = [id_ for id_ in ids if id_ not in noted]
     if unknown:
         raise ArchiveDamagedError(
             f"the archive at {path} does not contain ledgers {unknown}: check the path, or leave "
             "these ledgers out"
         )
-    wanted = [each for each in ids if each not in done]
+    wanted = [id_ for id_ in ids if id_ not in done]
     for start in range(0, len(wanted), LEDGERS_PER_STEP):
         step = wanted[start : start + LEDGERS_PER_STEP]
         how = _HowToWrite(checked, {name.lower() for name in given})
-        linked = _write_back(spark, path, how, {each: noted[each] for each in step})
+        linked = _write_back(spark, path, how, {id_: noted[id_] for id_ in step})
         number += 1
         published = handle.publish(linked, application=application, batch=number)
         if not published.is_new:
@@ -90,8 +90,8 @@ def restore(
             raise SparkIoError(
                 f"another restore into chain {chain!r} runs at the same time: run this again"
             )
-        done |= {each: new.ledger_id for each, new in zip(step, linked, strict=True)}
-    return {each: done[each] for each in ids}
+        done |= {id_: new.ledger_id for id_, new in zip(step, linked, strict=True)}
+    return {id_: done[id_] for id_ in ids}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,8 @@ def _write_back(
     spark: "SparkSession", path: str, how: _HowToWrite, noted: Mapping[int, "Row"]
 ) -> list[LinkedLedger]:
     """Write some archived ledgers into new ones; return the new ones in the given order."""
-    full = {each: row for each, row in noted.items() if row.entry_count}
-    facts = {each: NotedLedger.of(row) for each, row in full.items()}
+    full = {id_: row for id_, row in noted.items() if row.entry_count}
+    facts = {id_: NotedLedger.of(row) for id_, row in full.items()}
     written: dict[int, LinkedLedger] = {}
     if full:
         sorted_rows = (
@@ -160,17 +160,17 @@ def _write_back(
         ).collect():
             values = (row.ledger_id, row.created_ms, row.last_entry_id, row.length)
             written[row.archived_id] = LinkedLedger(*values)
-    for each, row in noted.items():
+    for id_, row in noted.items():
         if not row.entry_count:
-            written[each] = _write_ledger(how, each, NotedLedger.of(row), ())
-        last = written[each].last_entry_id if each in written else -1
+            written[id_] = _write_ledger(how, id_, NotedLedger.of(row), ())
+        last = written[id_].last_entry_id if id_ in written else -1
         if last is None or last + 1 != row.entry_count:
             raise ArchiveDamagedError(
-                f"ledger {each} had {row.entry_count} entries when it was archived, but {path} "
+                f"ledger {id_} had {row.entry_count} entries when it was archived, but {path} "
                 f"has {-1 if last is None else last + 1}: no ledger of this step was published. "
-                f"Restore the others with ledger_ids, or archive ledger {each} again"
+                f"Restore the others with ledger_ids, or archive ledger {id_} again"
             )
-    return [written[each] for each in noted]
+    return [written[id_] for id_ in noted]
 
 
 def _restored_ids(options: ClientOptions, chain: str) -> dict[int, int]:
@@ -180,12 +180,12 @@ def _restored_ids(options: ClientOptions, chain: str) -> dict[int, int]:
     info = handle.info()
     links = handle.links(info.first_index, info.next_index)
     ids = [ledger.ledger_id for _, link in links if link is not None for ledger in link.ledgers]
-    found: dict[int, int] = {}
+    restored: dict[int, int] = {}
     for ledger_info in client.ledger_infos(ids):
         old = None if ledger_info is None else ledger_info.metadata.get(RESTORED_FROM)
         if ledger_info is not None and isinstance(old, str):
-            found[int(old)] = int(ledger_info.id)
-    return found
+            restored[int(old)] = int(ledger_info.id)
+    return restored
 
 
 def _restore_task(

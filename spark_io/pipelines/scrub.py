@@ -92,7 +92,7 @@ def scrub(
         infos = closed_ledgers(client, named, cannot_be="checked", are="scrubbed")
         ids = [int(info.id) for info in infos]
     count = max(1, min(len(ids), _tasks_most(spark)))
-    rows = spark.createDataFrame([(each,) for each in ids], "ledger_id bigint")
+    rows = spark.createDataFrame([(id_,) for id_ in ids], "ledger_id bigint")
     dealt = rows.repartitionByRange(count, "ledger_id")
     return dealt.mapInArrow(partial(_scrub_task, metadata, password), DDL)
 
@@ -144,7 +144,7 @@ def _scrub_task(
     metadata: str, password: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Scrub the ledgers of one task, in a separate event loop."""
-    ids = [each for batch in batches for each in batch.column(0).to_pylist()]
+    ids = [id_ for batch in batches for id_ in batch.column(0).to_pylist()]
     findings = asyncio.run(_scrub(metadata, password, ids))
     columns = [list(column) for column in zip(*map(_as_row, findings), strict=True)]
     arrays = columns or [[] for _ in _SCHEMA]
@@ -182,8 +182,8 @@ async def _scrub_ledger(
         reports = await verify_replicas(pool, ledger, keys, last, _ignore)
     finally:
         pool.detach(ledger_id)
-    found = [bad_range for report in reports for bad_range in _of_report(ledger_id, report)]
-    return found + list(_short_fragments(ledger))
+    bad = [bad_range for report in reports for bad_range in _of_report(ledger_id, report)]
+    return bad + list(_short_fragments(ledger))
 
 
 def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[BadRange]:

@@ -62,15 +62,15 @@ class AbortedRecords:
         by_producer: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for range_ in ranges:
             by_producer[range_.producer_id].append((range_.last_offset, range_.first_offset))
-        self._by_producer = {number: sorted(found) for number, found in by_producer.items()}
+        self._by_producer = {number: sorted(pairs) for number, pairs in by_producer.items()}
 
     def holds(self, producer_id: int, base_offset: int) -> bool:
         """Return whether a producer's transactional batch at an offset was aborted."""
-        found = self._by_producer.get(producer_id)
-        if found is None:
+        ranges = self._by_producer.get(producer_id)
+        if ranges is None:
             return False
-        at = bisect_left(found, (base_offset, 0))
-        return at < len(found) and found[at][1] <= base_offset
+        at = bisect_left(ranges, (base_offset, 0))
+        return at < len(ranges) and ranges[at][1] <= base_offset
 
 
 Offsets = dict[TopicPartition, int]
@@ -95,7 +95,7 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> StoredPositions:
 
 def offsets_of(stored: object, *, least: int = 0) -> Offsets:
     """Parse the stored form. Raises OffsetError."""
-    found: Offsets = {}
+    offsets: Offsets = {}
     topics = stored.items() if isinstance(stored, Mapping) else ((None, None),)
     for topic, partitions in topics:
         if not isinstance(topic, str) or not isinstance(partitions, Mapping):
@@ -105,8 +105,8 @@ def offsets_of(stored: object, *, least: int = 0) -> Offsets:
             if not str(name).isdecimal() or not is_number or offset < least:
                 text = f"{json.dumps(stored)} is not an offset of topics such as {EXAMPLE}"
                 raise OffsetError(text)
-            found[TopicPartition(topic, int(name))] = int(offset)
-    return found
+            offsets[TopicPartition(topic, int(name))] = int(offset)
+    return offsets
 
 
 def chosen_offsets(
@@ -130,20 +130,16 @@ def chosen_offsets(
         except ValueError as error:
             why = f"{text!r} is neither {EARLIEST} nor {LATEST} nor offsets such as {EXAMPLE}"
             raise OptionError(option, why) from error
-    unknown = [
-        f"{topic_partition.topic}/{topic_partition.partition}"
-        for topic_partition in given
-        if topic_partition not in bounds
-    ]
+    unknown = [f"{place.topic}/{place.partition}" for place in given if place not in bounds]
     if unknown:
         raise OptionError(option, f"partitions {unknown} are not among those that are read")
     check_option(option, "topic", recorded, present)
     default = EARLIEST_OFFSET if otherwise == EARLIEST else LATEST_OFFSET
     chosen: Offsets = {}
-    for partition, each in bounds.items():
+    for partition, bound in bounds.items():
         offset = given.get(partition, default)
-        offset = each.start if offset == EARLIEST_OFFSET else offset
-        chosen[partition] = each.end if offset == LATEST_OFFSET else offset
+        offset = bound.start if offset == EARLIEST_OFFSET else offset
+        chosen[partition] = bound.end if offset == LATEST_OFFSET else offset
     return chosen
 
 
@@ -154,7 +150,7 @@ def check_order(starting: str, ending: str) -> None:
     require_order(
         _numbers(starting),
         _numbers(ending),
-        lambda each: f"{each.topic}/{each.partition}",
+        lambda place: f"{place.topic}/{place.partition}",
         "offset",
     )
 
@@ -172,9 +168,7 @@ def _numbers(text: str) -> Offsets:
 
 def without_topics(offsets: Offsets, topics: Sequence[str]) -> Offsets:
     """Return the offsets of all other topics."""
-    return {
-        partition: offset for partition, offset in offsets.items() if partition.topic not in topics
-    }
+    return {place: offset for place, offset in offsets.items() if place.topic not in topics}
 
 
 def advanced(
@@ -185,12 +179,10 @@ def advanced(
     """Return the end of a micro-batch of at most `offsets_max` offsets. A partition that is not in
     `start` is new and begins at its first offset.
     """
-    begin = {partition: start.get(partition, each.start) for partition, each in bounds.items()}
+    begin = {partition: start.get(partition, bound.start) for partition, bound in bounds.items()}
     left = [max(0, bounds[partition].end - offset) for partition, offset in begin.items()]
     total = sum(left)
     taken = shares(left, total if offsets_max is None else min(total, offsets_max))
-    end: Offsets = {
-        partition: offset for partition, offset in start.items() if partition not in bounds
-    }
+    end: Offsets = {place: offset for place, offset in start.items() if place not in bounds}
     moved = zip(begin.items(), taken, strict=True)
     return end | {partition: offset + count for (partition, offset), count in moved}

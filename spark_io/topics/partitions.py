@@ -168,13 +168,13 @@ class LogTail:
         end, window = last, WINDOW_ENTRIES
         while end >= 0:
             start = max(0, end - window + 1)
-            found: list[LookedAt] = []
+            parts: list[LookedAt] = []
             async with aclosing(look_at(self.reader, start, end)) as entries:
                 async for entry in entries:
                     if is_state_entry(entry[1]):
-                        found.clear()
-                    found.append(entry)
-            later = found + later
+                        parts.clear()
+                    parts.append(entry)
+            later = parts + later
             if is_state_entry(later[0][1]):
                 break
             end, window = start - 1, min(2 * window, WINDOW_ENTRIES_MAX)

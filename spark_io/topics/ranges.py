@@ -78,14 +78,10 @@ class RangeFinder:
             view, now, (first_offset, end_offset), is_end_certain=is_end_certain
         )
         wanted = [
-            (
-                partition_segment,
-                max(first, partition_segment.base_offset),
-                min(end, now.end_of(partition_segment)),
-            )
-            for partition_segment in now.segments
+            (segment, max(first, segment.base_offset), min(end, now.end_of(segment)))
+            for segment in now.segments
         ]
-        wanted = [each for each in wanted if each[1] < each[2]]
+        wanted = [part for part in wanted if part[1] < part[2]]
         before = await older_aborted(now.older, first, end, self._page_of)
         infos = await self._infos([segment.ledger_id for segment, _, _ in wanted])
         ranges: list[TopicRange] = []
@@ -233,11 +229,11 @@ class RangeFinder:
                 middle = low + int((high - low) * min(1.0, share))
             middle = min(max(middle, low + 1), high - 1)
             by_halves = not by_halves
-            found = await _offset_at(reader, middle)
-            if found <= offset:
-                low, low_offset = middle, found
+            reached = await _offset_at(reader, middle)
+            if reached <= offset:
+                low, low_offset = middle, reached
             else:
-                high, high_offset = middle, found
+                high, high_offset = middle, reached
         self._note(reader.id, offset, low)
         return low, min(last, high)
 

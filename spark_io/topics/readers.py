@@ -63,14 +63,14 @@ async def find_ranges(
     end: Mapping[TopicPartition, int],
 ) -> list[TopicRange]:
     """Return the ranges between offsets of some partitions, in their order."""
-    found = await asyncio.gather(
+    listed = await asyncio.gather(
         *[
             finder.find(partition_view, start[partition], end[partition])
             for partition, partition_view in view.partitions.items()
             if start[partition] < end[partition]
         ]
     )
-    return [range_ for ranges in found for range_ in ranges]
+    return [range_ for ranges in listed for range_ in ranges]
 
 
 class _TopicReader(RangeReader[TopicReadOptions]):
@@ -145,8 +145,8 @@ class FollowedTopics(FollowedSource):
         begin, _ = self._offsets(start)
         stop, _ = self._offsets(end)
         bounds = {
-            partition: Bounds(each.start, stop[partition])
-            for partition, each in self._view.bounds.items()
+            partition: Bounds(bound.start, stop[partition])
+            for partition, bound in self._view.bounds.items()
             if partition in stop
         }
         offsets = advanced(begin, bounds, limits.entries)
@@ -234,7 +234,7 @@ async def _wait_until_seen(view: TopicsView, end: Mapping[TopicPartition, int]) 
     waited_s = 0.0
     while waited_s < SEEN_WAIT_S:
         bounds = view.bounds
-        if all(each.end >= end.get(partition, 0) for partition, each in bounds.items()):
+        if all(bound.end >= end.get(partition, 0) for partition, bound in bounds.items()):
             return
         await asyncio.sleep(SEEN_STEP_S)
         waited_s += SEEN_STEP_S

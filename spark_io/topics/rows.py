@@ -102,7 +102,7 @@ class RecordColumns:
 
     def _truncate(self, count: int) -> None:
         del self.keys[count:], self.values[count:], self.offsets[count:], self.timestamps_ms[count:]
-        self.headers = {row: found for row, found in self.headers.items() if row < count}
+        self.headers = {row: pairs for row, pairs in self.headers.items() if row < count}
 
     def _take_quickly(self, header: RecordBatchHeader, data: bytes, start: int) -> bool:
         """Add all records of a batch; return False if its layout is unusual: then the caller must
@@ -176,7 +176,7 @@ class RecordColumns:
         damaged.
         """
         count, position = _number(data, position)
-        found: list[Header] = []
+        headers: list[Header] = []
         signs = count
         for _ in range(count >> 1):
             size, position = _number(data, position)
@@ -185,13 +185,13 @@ class RecordColumns:
             name = data[position:stop].decode()
             size, position = _number(data, stop)
             if size == _ABSENT:
-                found.append((name, None))
+                headers.append((name, None))
                 continue
             signs |= size
             stop = position + (size >> 1)
-            found.append((name, data[position:stop]))
+            headers.append((name, data[position:stop]))
             position = stop
-        self.headers[len(self.values) - 1] = tuple(found)
+        self.headers[len(self.values) - 1] = tuple(headers)
         return -1 if signs & 1 else position
 
 
@@ -275,11 +275,8 @@ def _timestamps(values_ms: "array[int]") -> pa.Array:
     try:
         return _numbers(_TIMESTAMP_MS, values_ms).cast(_TIMESTAMP)
     except pa.ArrowInvalid:
-        microseconds = (each * 1_000 for each in values_ms)
-        bounded = [
-            max(-TIMESTAMP_US_MAX, min(TIMESTAMP_US_MAX, microsecond))
-            for microsecond in microseconds
-        ]
+        microseconds = (ms * 1_000 for ms in values_ms)
+        bounded = [max(-TIMESTAMP_US_MAX, min(TIMESTAMP_US_MAX, us)) for us in microseconds]
         return _numbers(_TIMESTAMP, array("q", bounded))
 
 
@@ -288,10 +285,10 @@ def _numbers(kind: pa.DataType, values: "array[int]") -> pa.Array:
 
 
 def _headers(columns: RecordColumns) -> pa.Array:
-    count, found = len(columns), columns.headers
-    if not found:
+    count, headers = len(columns), columns.headers
+    if not headers:
         return pa.nulls(count, _HEADERS)
-    rows = [found.get(row) for row in range(count)]
+    rows = [headers.get(row) for row in range(count)]
     flat = list(chain.from_iterable(row for row in rows if row is not None))
     items = pa.StructArray.from_arrays(
         [

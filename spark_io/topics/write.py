@@ -211,14 +211,14 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[Out
     topics = batch.column("topic").to_pylist() if columns.has_topic else [None] * count
     partitions = batch.column("partition").to_pylist() if columns.has_partition else [None] * count
     headers = batch.column("headers").to_pylist() if columns.has_headers else [None] * count
-    for key, value, named, partition, found in zip(
+    for key, value, named, partition, listed in zip(
         keys, values, topics, partitions, headers, strict=True
     ):
         if not (named or topic):
             raise SchemaError("a row names no topic, and the option topic is not given")
         if key is None and value is None:
             raise SchemaError("a row has neither key nor value: at least one is required")
-        yield named or topic, key, value, partition, _headers_of(found)
+        yield named or topic, key, value, partition, _headers_of(listed)
 
 
 class Sending:
@@ -282,24 +282,24 @@ def producer_of(
 
 def _addresses(directory: BrokerDirectory, listener: str) -> tuple[str, ...]:
     """Return the addresses of the registered brokers."""
-    found: list[str] = []
+    servers: list[str] = []
     for _, broker in sorted(directory.brokers.items()):
         chosen = broker.listener(listener) if listener else next(iter(broker.listeners), None)
         if chosen is not None:
-            found.append(f"{chosen.host}:{chosen.port}")
-    if not found:
+            servers.append(f"{chosen.host}:{chosen.port}")
+    if not servers:
         raise NoBrokerError(listener)
-    return tuple(found)
+    return tuple(servers)
 
 
 def _payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
     return batch.column(name).cast(pa.binary()).to_pylist()
 
 
-def _headers_of(found: list[dict[str, object]] | None) -> Headers:
+def _headers_of(rows: list[dict[str, object]] | None) -> Headers:
     headers: Headers = []
-    for each in found or ():
-        name, content = each["key"], each["value"]
+    for row in rows or ():
+        name, content = row["key"], row["value"]
         if not isinstance(name, str) or not isinstance(content, bytes):
             raise SchemaError("a header has no key or no value: the producer needs both")
         headers.append((name, content))
@@ -433,10 +433,10 @@ def _recorded(
         **kafka_settings(identity_of(options.client.metadata)),
     )
     try:
-        found = consumer.committed(place, timeout_ms=RECORD_TIMEOUT_MS)
+        offset = consumer.committed(place, timeout_ms=RECORD_TIMEOUT_MS)
     finally:
         consumer.close(autocommit=False)
-    return -1 if found is None else int(found)
+    return -1 if offset is None else int(offset)
 
 
 def _batches(streams: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
