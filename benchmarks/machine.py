@@ -61,14 +61,14 @@ def filesystem(directory: Path) -> str:
         mounts = Path("/proc/self/mounts").read_text()
     except OSError:
         return "unknown"
-    found, place = "unknown", directory.resolve()
+    nearest, place = "unknown", directory.resolve()
     longest = -1
     for line in mounts.splitlines():
         _, mount_point, kind, *_ = line.split(" ")
         path = Path(mount_point.replace("\\040", " "))
         if place.is_relative_to(path) and len(path.parts) >= longest:
-            found, longest = kind, len(path.parts)
-    return found
+            nearest, longest = kind, len(path.parts)
+    return nearest
 
 
 def settle() -> None:
@@ -119,13 +119,13 @@ def _memory_bytes() -> int | None:
 
 
 def _package_versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions
 
 
 def _load() -> list[float] | None:

@@ -72,7 +72,7 @@ class Report:
         if not runs:
             self.note(f"{case}: no {name} was measured")
             return
-        found = spread(runs)
+        over = spread(runs)
         digits = UNITS[unit]
         bounds = {"at_least": at_least, "at_most": at_most}
         wanted = {key: bound for key, bound in bounds.items() if bound is not None}
@@ -80,21 +80,21 @@ class Report:
             "case": case,
             "figure": name,
             "unit": unit,
-            "median": round(found.median, digits),
-            "lowest": round(found.low, digits),
-            "highest": round(found.high, digits),
-            "runs": found.count,
+            "median": round(over.median, digits),
+            "lowest": round(over.low, digits),
+            "highest": round(over.high, digits),
+            "runs": over.count,
         }
         verdict = ""
         if wanted:
-            met = is_met(found.median, wanted)
+            met = is_met(over.median, wanted)
             line |= {"wanted": wanted, "met": met}
             bound = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in wanted.items())
             verdict = f"  [{'met' if met else 'MISSED'}: {bound}]"
         self._print("figure", line)
         self.note(
-            f"{case}: {name} {found.median:.{digits}f} "
-            f"({found.low:.{digits}f}..{found.high:.{digits}f}, {found.count} runs){verdict}"
+            f"{case}: {name} {over.median:.{digits}f} "
+            f"({over.low:.{digits}f}..{over.high:.{digits}f}, {over.count} runs){verdict}"
         )
 
     def note(self, text: str) -> None:

@@ -69,8 +69,8 @@ def main() -> int:
         lines += done.stdout.splitlines()
         if done.returncode != 0:
             failed[name] = done.returncode
-    found = document(lines, failed, started)
-    text = json.dumps(found, indent=1)
+    results = document(lines, failed, started)
+    text = json.dumps(results, indent=1)
     options.output.mkdir(parents=True, exist_ok=True)
     name = f"smoke-{started}" if options.smoke else started
     (options.output / f"{name.replace(':', '')}.json").write_text(text + "\n")

@@ -47,7 +47,7 @@ CLUSTER: Final = (
 
 def _commands() -> dict[str, Sequence[str]]:
     address = ("--metadata", "zk://127.0.0.1:1/nowhere")
-    connecting = {f"quire {each}": ("-c", CONNECTS, *each.split(), *address) for each in CLUSTER}
+    connecting = {f"quire {verb}": ("-c", CONNECTS, *verb.split(), *address) for verb in CLUSTER}
     return {**HELP, **connecting}
 
 

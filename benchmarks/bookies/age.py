@@ -55,8 +55,8 @@ async def _raw(bench: Bench, load: Load, case: str) -> None:
     for _ in range(bench.size(4, 1)):
         async with bench.measured(case):
             with bench.subdirectory() as directory:
-                found = await raw_throughput(directory, load.raw_batch_bytes, load.batch_count, 3)
-        seconds = float(str(found["acknowledged_s"]))
+                times = await raw_throughput(directory, load.raw_batch_bytes, load.batch_count, 3)
+        seconds = float(str(times["acknowledged_s"]))
         bench.report.sample(case, {"entries_per_s": load.raw_entry_count / seconds})
 
 

@@ -102,7 +102,7 @@ async def write(ageing: Ageing, client: LedgerClient, overwrites: float) -> None
         try:
             while confirmed < entries:
                 some = range(confirmed, min(entries, confirmed + 32))
-                await writer.append_many([payload(ledger_id, each) for each in some], timeout=10)
+                await writer.append_many([payload(ledger_id, id_) for id_ in some], timeout=10)
                 confirmed = some.stop
                 ageing.payload_bytes += len(some) * ENTRY_BYTES
             await writer.aclose(timeout=10)
@@ -137,7 +137,7 @@ async def close_again(client: LedgerClient, ledger_id: int) -> None:
 
 async def delete_old(ageing: Ageing, client: LedgerClient) -> None:
     """Delete ledgers at the end of their lifetime, and read some of them before."""
-    old = [each for each, (_, until) in ageing.live.items() if until <= ageing.payload_bytes]
+    old = [id_ for id_, (_, until) in ageing.live.items() if until <= ageing.payload_bytes]
     mine = [(ledger_id, *ageing.live.pop(ledger_id)) for ledger_id in old]
     for ledger_id, confirmed, until in mine:
         if ageing.rng.random() < 0.1:
@@ -154,20 +154,20 @@ async def verify(ageing: Ageing, client: LedgerClient, ledger_id: int, confirmed
     for _ in range(100):
         try:
             async with client.open_ledger(ledger_id, timeout=10) as reader:
-                found = 0
+                count = 0
                 if confirmed:
                     async for batch in reader.read(0, confirmed - 1):
                         for entry in batch:
                             if bytes(entry.data) != payload(ledger_id, entry.id):
                                 raise AgeingFailedError(f"{ledger_id}/{entry.id} was changed")
-                            found += 1
+                            count += 1
         except LedgerError as error:
             why = repr(error)
             await asyncio.sleep(RETRY_S)
             continue
-        if found != confirmed:
-            raise AgeingFailedError(f"ledger {ledger_id} lost {confirmed - found} entries")
-        ageing.verified_entries += found
+        if count != confirmed:
+            raise AgeingFailedError(f"ledger {ledger_id} lost {confirmed - count} entries")
+        ageing.verified_entries += count
         return
     raise AgeingFailedError(f"ledger {ledger_id} cannot be read: {why}")
 
@@ -282,7 +282,7 @@ async def _measure(bench: Bench) -> None:
 
 def _report(ageing: Ageing, seconds: float, failure: str | None) -> dict[str, object]:
     settled = [sample for sample in ageing.samples if sample["overwrites"] > 1]
-    shares = sorted(each["live_share"] for each in settled) or [0.0]
+    shares = sorted(row["live_share"] for row in settled) or [0.0]
     written = ageing.counts["log_bytes_written"] + ageing.counts["cleaning_written_bytes"]
     return {
         "failure": failure,

@@ -221,10 +221,10 @@ async def _burst(storage: BookieStorage, batches: list[BatchView]) -> None:
 
 
 async def _read(storage: BookieStorage, ledger_id: int, first: int, bytes_max: int) -> None:
-    found = await storage.reads.read(
+    read = await storage.reads.read(
         LedgerId(ledger_id), EntryId(first), EntryId(2**40), bytes_max, KEY, after_fence=False
     )
-    assert found.status is Status.OK, found.status
+    assert read.status is Status.OK, read.status
 
 
 async def _read_cold(storage: BookieStorage, count: int) -> None:

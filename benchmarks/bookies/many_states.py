@@ -124,7 +124,7 @@ async def _use(directory: Path, count: int) -> dict[str, float]:
     ids = [LedgerId(rng.randrange(count)) for _ in range(READS)]
     for first in range(0, len(ids), 100):
         reads = (storage.reads.read_lac(ledger_id, KEY) for ledger_id in ids[first : first + 100])
-        assert all(found.status is Status.OK for found in await asyncio.gather(*reads))
+        assert all(read.status is Status.OK for read in await asyncio.gather(*reads))
     figures["cold_lac_reads_per_s"] = len(ids) / (perf_counter() - start)
     figures["longest_step_while_reading_ms"] = steps.take_ms()
     await _add_wave(storage, 0, min(WAVE, count), 1)

@@ -328,7 +328,7 @@ async def _measure(bench: Bench) -> None:
     for name, case in cases.items():
         bench.report.figure(name, "cpu_us", "us", at_most=case.us_wanted)
         bench.report.figure(name, "cpu_s_per_GB", "s", at_most=case.s_per_gb_wanted)
-        samples = [bench.report.values(f"{name}{each.suffix}", "cpu_us") for each in servers]
+        samples = [bench.report.values(f"{name}{own.suffix}", "cpu_us") for own in servers]
         added = [more - less for less, more in zip(*samples, strict=True)]
         bench.report.figure(name, "acl_us", "us", values=added)
 

@@ -98,10 +98,8 @@ def _elements_in(field: Schema, version: int) -> int:
     """Return how many elements a filled element of an array counts for."""
     if "fields" not in field:
         return 1
-    inner = [
-        mapping for mapping in _present(field, version) if str(mapping["type"]).startswith("[]")
-    ]
-    return 1 + sum(_elements_in(mapping, version) for mapping in inner)
+    inner = [part for part in _present(field, version) if str(part["type"]).startswith("[]")]
+    return 1 + sum(_elements_in(part, version) for part in inner)
 
 
 def _null(field: Schema, filling: Filling) -> bytes:

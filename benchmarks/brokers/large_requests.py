@@ -195,7 +195,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 async def _measure(bench: Bench) -> None:
     only = bench.options.only
-    cases = [each for each in _cases() if only is None or each.key.shown in only]
+    cases = [measured for measured in _cases() if only is None or measured.key.shown in only]
     with bench.subdirectory() as directory:
         async with LocalCluster(3, directory, broker=1) as cluster:
             broker = cluster.brokers[0]

@@ -108,8 +108,8 @@ async def _measure(bench: Bench) -> None:
                 user = users.get(kind, f"cli{number:03}")
                 took = await _refused((host, int(port)), context, user, f"nonce{number}")
                 if number >= len(warming):
-                    for each, us in zip(times[kind], took, strict=True):
-                        each.append(us)
+                    for series, us in zip(times[kind], took, strict=True):
+                        series.append(us)
     for kind in (UNKNOWN, NEW):
         for place, answer in enumerate(ANSWERS):
             known, unknown = times[KNOWN][place], times[kind][place]

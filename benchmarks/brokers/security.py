@@ -107,8 +107,8 @@ async def _sides(bench: Bench) -> AsyncIterator[list[Side]]:
 async def _measure(bench: Bench) -> None:
     report, records = bench.report, bench.size(RECORDS, 5_000)
     async with _sides(bench) as sides:
-        for number, name in interleaved([each.name for each in sides], bench.repetitions):
-            side = next(each for each in sides if each.name == name)
+        for number, name in interleaved([side.name for side in sides], bench.repetitions):
+            side = next(known for known in sides if known.name == name)
             topic = f"records-{number}-{sides.index(side)}"
             await put(side, "create", topic)
             await put(side, "produce", topic, count=records // 10)  # warms up

@@ -204,12 +204,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
     asked = parser.parse_args()
-    client = dict(each.split("=", 1) for each in asked.client)
+    client = dict(pair.split("=", 1) for pair in asked.client)
     client["bootstrap.servers"] = asked.address
     figures: Figures = {}
     match asked.load:
         case "create":
-            settings = dict(each.split("=", 1) for each in asked.setting)
+            settings = dict(pair.split("=", 1) for pair in asked.setting)
             create(client, asked.topic, asked.partitions, settings)
         case "produce":
             figures = produce(client, asked.topic, asked.count)

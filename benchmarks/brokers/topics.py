@@ -80,7 +80,7 @@ async def put(side: Side, load: str, topic: str, **options: float) -> dict[str, 
     """Run a load in a separate process; return its figures."""
     words = ["-m", "benchmarks.brokers.topic_load", load]
     words += ["--address", side.address, "--topic", topic]
-    words += [word for each in side.client for word in ("--client", each)]
+    words += [word for given in side.client for word in ("--client", given)]
     words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if load == "create":
         words += [word for setting in side.settings for word in ("--setting", setting)]

@@ -29,7 +29,7 @@ QUORUM: Final = QuorumSpec(3, 3, 2)
 def closed_ledger(ledger_id: int, bookies: Sequence[BookieId], fragments: int) -> LedgerMetadata:
     """Return a closed ledger whose fragments differ from their neighbours by one bookie."""
     ensembles = [
-        tuple(bookies[(number + each) % len(bookies)] for each in range(QUORUM.ensemble_size))
+        tuple(bookies[(number + place) % len(bookies)] for place in range(QUORUM.ensemble_size))
         for number in range(fragments)
     ]
     opened = LedgerMetadata(

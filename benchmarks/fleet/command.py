@@ -82,9 +82,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     with Progress(output, "simulated", "runs", len(names) * len(seeds)) as progress:
         runs = await run_all(names, assumptions, seeds, lambda _run: progress.advance(1))
-    by_name = {
-        name: [figures for figures in runs if figures.configuration == name] for name in names
-    }
+    by_name = {name: [row for row in runs if row.configuration == name] for name in names}
     if output.as_json:
         output.record(_document(assumptions, seeds, by_name))
     else:
@@ -96,13 +94,13 @@ def _document(
     assumptions: Assumptions, seeds: Sequence[int], runs: dict[str, list[RunFigures]]
 ) -> Row:
     configurations: list[Json] = []
-    for name, found in runs.items():
+    for name, results in runs.items():
         spreads: dict[str, Json] = {}
-        for figure in found[0].values():
-            over = spread(found, figure)
+        for figure in results[0].values():
+            over = spread(results, figure)
             spreads[figure] = asdict(over) if over is not None else None
         row: dict[str, Json] = {"name": name, "says": BY_NAME[name].says, "figures": spreads}
-        row["runs"] = [{"seed": figures.seed, **figures.values()} for figures in found]
+        row["runs"] = [{"seed": figures.seed, **figures.values()} for figures in results]
         configurations.append(row)
     histories: list[Json] = [
         {"seed": seed, "faults": fault_counts(assumptions, seed)} for seed in seeds
@@ -129,10 +127,10 @@ def _print(
         output.line(f"seed {seed}: " + ", ".join(f"{count} × {kind}" for kind, count in counts))
     output.line("")
     with output.listing("configuration", *(title for _, title in COLUMNS)) as listing:
-        for name, found in runs.items():
+        for name, results in runs.items():
             shown: dict[str, Json] = {"configuration": name}
             for figure, title in COLUMNS:
-                shown[title] = _range(figure, spread(found, figure))
+                shown[title] = _range(figure, spread(results, figure))
             listing.add(shown)
     output.line("")
     output.line("The median of the seeds, and their range. docs/fleet.md explains each column.")
@@ -142,7 +140,7 @@ def _range(name: str, over: FigureSpread | None) -> str:
     """Return the median as text, with the range in brackets if there is one."""
     if over is None:
         return "-"
-    least, middle, most = (_show(name, each) for each in (over.least, over.middle, over.most))
+    least, middle, most = (_show(name, value) for value in (over.least, over.middle, over.most))
     return middle if least == most else f"{middle} ({least}–{most})"
 
 
@@ -155,14 +153,14 @@ def _show(name: str, value: float) -> str:
     return f"{value:,.0f}" if value == 0 or value >= 100 else f"{value:.3g}"
 
 
-def _number(each: AssumptionInfo) -> Callable[[str], float]:
+def _number(info: AssumptionInfo) -> Callable[[str], float]:
     """Return the parser of one assumption, for argparse."""
 
     def read(text: str) -> float:
-        value = type(each.default)(text)
-        if not each.least <= value < float("inf"):
+        value = type(info.default)(text)
+        if not info.least <= value < float("inf"):
             raise argparse.ArgumentTypeError(
-                f"{value:g} {each.unit} is out of range: use at least {each.least:g}"
+                f"{value:g} {info.unit} is out of range: use at least {info.least:g}"
             )
         return value
 

@@ -75,12 +75,12 @@ class Ledger:
 
     def gaps_within(self, bookie_id: BookieId, first: int, end: int) -> list[tuple[int, int]]:
         """List the parts of [first, end) that a bookie lacks, in order."""
-        found = []
+        gaps = []
         for gap in self.gaps.get(bookie_id, ()):
             low, high = max(first, gap.first), end if gap.end is None else min(end, gap.end)
             if low < high:
-                found.append((low, high))
-        return found
+                gaps.append((low, high))
+        return gaps
 
     def copies(self, now: float, away: Container[BookieId]) -> list[int]:
         """Count entries by number of copies, without the copies of bookies that are `away`."""

@@ -194,9 +194,7 @@ class Repairing:
 
     def _source(self, fragment: Fragment, absent: BookieId | None) -> BookieId | None:
         answers = self._world.bookies.answers
-        return next(
-            (bookie for bookie in fragment.ensemble if bookie != absent and answers(bookie)), None
-        )
+        return next((id_ for id_ in fragment.ensemble if id_ != absent and answers(id_)), None)
 
     def _target(
         self, ledger: Ledger, fragment: Fragment, absent: BookieId | None

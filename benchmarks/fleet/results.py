@@ -118,14 +118,14 @@ class FigureSpread:
 
 def spread(runs: Sequence[RunFigures], name: str) -> FigureSpread | None:
     """Return the spread of a figure, or None if it does not apply."""
-    values = [each for run in runs if (each := run.values()[name]) is not None]
+    values = [value for run in runs if (value := run.values()[name]) is not None]
     return FigureSpread(min(values), median(values), max(values)) if values else None
 
 
 def fault_counts(assumptions: Assumptions, seed: int) -> dict[str, int]:
     """Count the faults of a history by kind; they are the same for every configuration."""
-    found = Counter(fault.kind for fault in draw_history(assumptions, seed))
-    return {str(kind): found[kind] for kind in FaultKind}
+    counts = Counter(fault.kind for fault in draw_history(assumptions, seed))
+    return {str(kind): counts[kind] for kind in FaultKind}
 
 
 def assumed(assumptions: Assumptions) -> list[dict[str, float | str]]:

@@ -33,9 +33,9 @@ async def run_all(
     loop = asyncio.get_running_loop()
 
     async def run(name: str, seed: int) -> RunFigures:
-        found = await loop.run_in_executor(pool, run_one, name, assumptions, seed)
-        ended(found)
-        return found
+        result = await loop.run_in_executor(pool, run_one, name, assumptions, seed)
+        ended(result)
+        return result
 
     cells = [(name, seed) for seed in seeds for name in names]
     context = multiprocessing.get_context("spawn")

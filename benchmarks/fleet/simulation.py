@@ -48,7 +48,7 @@ class Simulation:
                 world.measures.undecided(seat.undecided_s, end_s)
             if seat.slow_since_s is not None:
                 world.measures.slow(seat.slow_since_s, end_s)
-        kept = {id(each): each for held in world.held_by.values() for each in held.values()}
+        kept = {id(copy): copy for held in world.held_by.values() for copy in held.values()}
         for ledger in kept.values():
             world.existing.before(ledger, end_s)
             world.readable.before(ledger, end_s)

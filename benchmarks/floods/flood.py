@@ -37,7 +37,7 @@ WARM_S: Final = 0.3
 
 
 async def _measure(bench: Bench) -> None:
-    kinds = [FloodKind(each) for each in bench.options.only]
+    kinds = [FloodKind(name) for name in bench.options.only]
     with bench.subdirectory() as directory:
         async with flooder_process() as flooder, flooded_cluster(directory) as flooded:
             for number, kind in interleaved(kinds, bench.repetitions):
@@ -63,9 +63,9 @@ async def _round(
         async def phase(seconds: float) -> tuple[Timed, float | None]:
             """Return the calls, and what the attacked process used of one core meanwhile."""
             before, began_s = usage_of(pid), perf_counter()
-            found = await timed(call, per_s, seconds, call_s_max)
+            latencies = await timed(call, per_s, seconds, call_s_max)
             used_s = used_between(before, usage_of(pid)).cpu_s
-            return found, None if used_s is None else used_s / (perf_counter() - began_s)
+            return latencies, None if used_s is None else used_s / (perf_counter() - began_s)
 
         await phase(WARM_S)
         forget_peak(pid)
@@ -97,8 +97,8 @@ async def _round(
     }
 
 
-def _latencies(found: Timed) -> dict[str, float]:
-    figures = latency_figures(found.seconds)
+def _latencies(times: Timed) -> dict[str, float]:
+    figures = latency_figures(times.seconds)
     return {name: figures[name] for name in FIGURES}
 
 

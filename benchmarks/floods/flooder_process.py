@@ -34,9 +34,9 @@ class FlooderProcess:
     async def end(self) -> dict[str, object]:
         """End the flood; return its counts."""
         await self._send("")
-        while "flood_s" not in (found := await self._read()):
+        while "flood_s" not in (row := await self._read()):
             continue
-        return found
+        return row
 
     async def _send(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -48,8 +48,8 @@ class FlooderProcess:
         line = await self._process.stdout.readline()
         if not line:
             raise RuntimeError("the process of the bad clients has ended: see its errors above")
-        found: dict[str, object] = json.loads(line)
-        return found
+        row: dict[str, object] = json.loads(line)
+        return row
 
 
 @asynccontextmanager

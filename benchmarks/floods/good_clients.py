@@ -58,22 +58,22 @@ class Timed:
 
 async def timed(call: Call, per_s: float, phase_s: float, call_s_max: float) -> Timed:
     """Call at a rate, whatever the answers take; each call is timed from when it was due."""
-    found, began = Timed(), perf_counter()
+    times, began = Timed(), perf_counter()
 
     async def one(due_s: float) -> None:
         try:
             async with asyncio.timeout(call_s_max):
                 await call()
         except Exception as error:  # noqa: BLE001 - whatever it is, the good client was not served
-            found.failures += 1
-            found.failure = f"{type(error).__name__}: {error}"[:200]
-        found.seconds.append(perf_counter() - began - due_s)
+            times.failures += 1
+            times.failure = f"{type(error).__name__}: {error}"[:200]
+        times.seconds.append(perf_counter() - began - due_s)
 
     async with asyncio.TaskGroup() as group:
         for due_s in arrivals(per_s, phase_s):
             await asyncio.sleep(began + due_s - perf_counter())
             group.create_task(one(due_s))
-    return found
+    return times
 
 
 @asynccontextmanager
@@ -94,8 +94,8 @@ async def _appends(flooded: FloodedCluster) -> AsyncIterator[Call]:
             await client.recover_ledger(ledger.id)
         async with client.open_ledger(ledger.id) as reader:
             last = reader.last_confirmed
-            found = [each async for batch in reader.read(0, last) for each in batch]
-        read: dict[int, bytes] = {each.id: each.data for each in found}
+            entries = [entry async for batch in reader.read(0, last) for entry in batch]
+        read: dict[int, bytes] = {entry.id: entry.data for entry in entries}
         wrong = sum(read.get(number) != entry for number, entry in appended.items())
         assert not wrong, f"{wrong} of {len(appended)} acknowledged entries are missing or differ"
 

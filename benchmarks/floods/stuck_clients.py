@@ -54,14 +54,14 @@ CONNECTION_BYTES_MAX: Final = {
 async def flood_with_stuck(run: FloodRun) -> None:
     """Connect as many clients of each kind."""
     clients = StuckClients(run)
-    each = run.job.size.connections // len(StuckKind)
+    share = run.job.size.connections // len(StuckKind)
     acts = {
         StuckKind.SILENT: clients.be_silent,
         StuckKind.DRIP: clients.drip,
         StuckKind.ANNOUNCE: clients.announce,
         StuckKind.POLL: clients.poll,
     }
-    await Crowd(run, Random(1)).run(*[act for act in acts.values() for _ in range(each)])
+    await Crowd(run, Random(1)).run(*[act for act in acts.values() for _ in range(share)])
 
 
 async def flood_with_reads(run: FloodRun) -> None:
@@ -117,7 +117,7 @@ class StuckClients:
         """Wait for entries, most of which are there already, and read none."""
         known = self._rng.choices(range(-1, ENTRIES), k=self._polls)
         wait_ms = self._rng.randrange(POLL_WAIT_MS_MAX)
-        polls = [WaitLac(self._ledger, EntryId(each), wait_ms, 1) for each in known]
+        polls = [WaitLac(self._ledger, EntryId(last), wait_ms, 1) for last in known]
         await self._ask_without_reading(polls, arrive)
 
     async def read_nothing(self, arrive: Arrive) -> None:

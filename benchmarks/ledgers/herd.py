@@ -127,14 +127,14 @@ class Herd:
         async with self._phase("leave"):
             with suppress(LocalClusterError):  # this loop was held up while the bookie stopped
                 await bookie.stop()
-            await self._until(lambda each: bookie.id not in each.in_sync)
+            await self._until(lambda seen: bookie.id not in seen.in_sync)
         async with self._phase("append"):
             await self._each(self._ledgers, self._append)
         async with self._phase("away"):
             await asyncio.sleep(bench.size(20, 1))
         async with self._phase("return"):
             await bookie.start()
-            await self._until(lambda each: len(each.in_sync) == REPLICAS)
+            await self._until(lambda seen: len(seen.in_sync) == REPLICAS)
         probing.cancel()
         await self._each(self._ledgers, self._close)
 

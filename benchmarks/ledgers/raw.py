@@ -16,17 +16,17 @@ async def measure_throughput(bench: Bench, directory_case: str, load: Load, acks
     """Run one throughput case once and report it as a sample."""
     async with bench.measured(directory_case):
         with bench.subdirectory() as directory:
-            found = await raw_throughput(directory, load.raw_batch_bytes, load.batch_count, acks)
-    seconds, all_seconds = float(str(found["acknowledged_s"])), float(str(found["replicated_s"]))
+            times = await raw_throughput(directory, load.raw_batch_bytes, load.batch_count, acks)
+    seconds, all_seconds = float(str(times["acknowledged_s"])), float(str(times["replicated_s"]))
     payload = load.raw_entry_count * load.entry_bytes
     rates: dict[str, object] = {
         "MB_per_s": megabytes_per_second(payload, seconds),
         "replicated_MB_per_s": megabytes_per_second(payload, all_seconds),
         "entries_per_s": load.raw_entry_count / seconds,
-        "client_cpu_us_per_entry": _micros(found["client_cpu_s"], load.raw_entry_count),
-        "servers_cpu_us_per_entry": _micros(found["servers_cpu_s"], load.raw_entry_count),
+        "client_cpu_us_per_entry": _micros(times["client_cpu_s"], load.raw_entry_count),
+        "servers_cpu_us_per_entry": _micros(times["servers_cpu_s"], load.raw_entry_count),
     }
-    bench.report.sample(directory_case, {**rates, **found})
+    bench.report.sample(directory_case, {**rates, **times})
 
 
 def _micros(seconds: object, count: int) -> float | None:

@@ -149,9 +149,9 @@ def main() -> int:
         if logs.exists() and not any(logs.iterdir()):
             logs.rmdir()
     report_figures(report, comparison.samples, BESIDE_PEERS)
-    found = document(lines.getvalue().splitlines(), {}, started)
-    found |= {"failed": comparison.failed, "peers": _peers(comparison, wanted)}
-    text = json.dumps(found, indent=1)
+    results = document(lines.getvalue().splitlines(), {}, started)
+    results |= {"failed": comparison.failed, "peers": _peers(comparison, wanted)}
+    text = json.dumps(results, indent=1)
     (options.output / f"{name}.json").write_text(text + "\n")
     print(text)
     print(SMOKE_WARNING if options.smoke else "", file=sys.stderr)

@@ -116,8 +116,8 @@ async def measure_pause(trial: Trial, java: JavaPeer, logs: Path) -> None:
                 started = await client.ask("open", ALL, KIB_BYTES, PAUSE_PER_S, *times)
                 await asyncio.sleep(sizes.pause_from_s)
                 bookies.member(started["members"]).pause()
-                found = await client.answer()
-    trial.note(Workload.PAUSE, Subject.BOOKKEEPER, found)
+                pause = await client.answer()
+    trial.note(Workload.PAUSE, Subject.BOOKKEEPER, pause)
 
 
 def settings_of(port: int, directory: Path, metadata_uri: str) -> str:

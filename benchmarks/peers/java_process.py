@@ -168,9 +168,9 @@ class LoadClient:
                 raise PeerFailedError(f"no response within {ANSWER_TIMEOUT_S:.0f} s") from None
             if not line:
                 raise PeerFailedError(f"the load client ended: {self._log_path}")
-            found = parse_answer(line)
-            if found is not None:
-                return found
+            values = parse_answer(line)
+            if values is not None:
+                return values
 
 
 def parse_answer(line: bytes) -> dict[str, object] | None:
@@ -179,12 +179,12 @@ def parse_answer(line: bytes) -> dict[str, object] | None:
     Raises PeerFailedError if the line reports a failure.
     """
     try:
-        found = json.loads(line)
+        answer = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(found, Mapping):
+    if not isinstance(answer, Mapping):
         return None
-    values = {str(key): value for key, value in found.items()}
+    values = {str(key): value for key, value in answer.items()}
     if "error" in values:
         raise PeerFailedError(f"the load client failed: {values['error']}")
     if values.pop("done", None) is not True and values.get("started") is not True:

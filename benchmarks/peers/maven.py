@@ -84,10 +84,10 @@ async def prepare(peer: str, cache: Path, root: Path = SOURCES) -> JavaPeer:
 
 
 def _find(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         raise PeerUnavailableError(f"{program} is not installed")
-    return found
+    return path
 
 
 async def _run(command: Sequence[str], failure: str) -> None:

@@ -43,16 +43,16 @@ async def put_load(
     for workload in trial.appends():
         for subject, variant in peer.variants:
             async with trial.bench.measured(f"{subject}: {workload}"):
-                found = await client.ask(*_command(trial, peer, workload, variant))
+                figures = await client.ask(*_command(trial, peer, workload, variant))
                 if workload is Workload.OPEN:
-                    found = await client.answer()
-            trial.note(workload, subject, found)
+                    figures = await client.answer()
+            trial.note(workload, subject, figures)
     await client.ask("fill", KIB_BYTES, counts.read)
     for subject, way in peer.ways:
         async with trial.bench.measured(f"{subject}: {Workload.READ}"):
             await client.ask("read", way)  # a warm-up, as for every system
-            found = await client.ask("read", way)
-        trial.note(Workload.READ, subject, found)
+            figures = await client.ask("read", way)
+        trial.note(Workload.READ, subject, figures)
     peak = PeakMemory()
     for server in servers:
         peak.note(usage_of(server.pid))

@@ -65,9 +65,9 @@ async def measure_pause(trial: Trial) -> None:
             pausing = asyncio.create_task(_pause_member(cluster, ledger, sizes.pause_from_s))
             done = await append_at(ledger, payload, arrivals(PAUSE_PER_S, sizes.pause_s))
             await pausing
-            found = _open_figures(done, sizes.pause_judged_from_s)
-            found["fragments"] = len(ledger.info.fragments)
-    trial.note(Workload.PAUSE, Subject.QUIRE, found)
+            figures = _open_figures(done, sizes.pause_judged_from_s)
+            figures["fragments"] = len(ledger.info.fragments)
+    trial.note(Workload.PAUSE, Subject.QUIRE, figures)
 
 
 async def append_within(cluster: Running, load: Load, outstanding: int) -> dict[str, object]:

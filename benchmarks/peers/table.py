@@ -129,8 +129,8 @@ def _cell(samples: Samples, case: Case, shown: Shown) -> str:
     values = list(samples.of(case, shown.name).values())
     if not values:
         return ""
-    found, digits = spread(values), DIGITS[shown.unit]
-    text = f"{found.median:,.{digits}f} ({found.low:,.{digits}f} to {found.high:,.{digits}f})"
+    over, digits = spread(values), DIGITS[shown.unit]
+    text = f"{over.median:,.{digits}f} ({over.low:,.{digits}f} to {over.high:,.{digits}f})"
     failed_count = sum(samples.of(case, "failed_count").values())
     return f"{text}; {failed_count:,.0f} failed" if failed_count else text
 
@@ -139,8 +139,8 @@ def _ratio_row(ratio: Ratio, samples: Samples) -> str | None:
     runs = ratios_by_run(ratio, samples)
     if not runs:
         return None
-    found = spread(runs)
+    over = spread(runs)
     bounds = [f"{key.replace('_', ' ')} {value:.3g}" for key, value in ratio.wanted.items()]
-    verdict = ("met" if is_met(found.median, ratio.wanted) else "missed") if bounds else ""
-    middle = f"{found.median:.3g} ({found.low:.3g} to {found.high:.3g})"
+    verdict = ("met" if is_met(over.median, ratio.wanted) else "missed") if bounds else ""
+    middle = f"{over.median:.3g} ({over.low:.3g} to {over.high:.3g})"
     return f"| {ratio.name} | {middle} | {', '.join(bounds)} | {verdict} |"

@@ -61,7 +61,7 @@ async def measure_copying(
             if named := await asyncio.to_thread(_count_naming, zookeeper, f":{lost}".encode()):
                 raise PeerFailedError(f"{named} ledgers still name the lost bookie")
     size = ledger_count * ledger_entries * ENTRY_BYTES
-    copied, appended = (megabytes_per_second(size, each) for each in (seconds, append_s))
+    copied, appended = (megabytes_per_second(size, took) for took in (seconds, append_s))
     return {
         "MB_per_s": copied,
         "append_MB_per_s": appended,

@@ -47,7 +47,7 @@ async def _measure_once(bench: Bench) -> None:
                 await cluster.wait_repaired(lost)
                 seconds = perf_counter() - start
                 after = cpu_s([worker.pid]), cpu_s([target.pid]), cpu_s(sources)
-    copied, appended = (megabytes_per_second(size, each) for each in (seconds, append_s))
+    copied, appended = (megabytes_per_second(size, took) for took in (seconds, append_s))
     names = ("worker_cpu_s", "target_cpu_s", "sources_cpu_s")
     used = {name: round(b - a, 2) for name, a, b in zip(names, before, after, strict=True)}
     used["append_many_cpu_s"] = round(append_cpu_s, 2)

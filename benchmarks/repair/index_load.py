@@ -71,13 +71,13 @@ def sample_ledgers(count: int, bookies: list[BookieId], rng: Random) -> Iterator
 def resident_mb(kind: str = "VmRSS") -> float:
     """Return the resident memory of this process: `VmRSS` now, or `VmHWM` at its peak."""
     lines = Path(f"/proc/{os.getpid()}/status").read_text().splitlines()
-    found = next(line for line in lines if line.startswith(f"{kind}:"))
-    return int(found.split()[1]) * 1024 / MEGABYTE
+    row = next(line for line in lines if line.startswith(f"{kind}:"))
+    return int(row.split()[1]) * 1024 / MEGABYTE
 
 
 def main() -> None:
     """Fill the index, plan, and print the figures."""
-    ledger_count, bookie_count = (int(each) for each in sys.argv[1:])
+    ledger_count, bookie_count = (int(count) for count in sys.argv[1:])
     bookies = bookie_ids(bookie_count)
     before_mb = resident_mb()
     index = LedgerIndex()

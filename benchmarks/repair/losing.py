@@ -95,16 +95,16 @@ class LosingCluster:
 
     async def repaired_share(self, lost: BookieId) -> float:
         """Return the share of the ledgers that do not name a bookie any more."""
-        found = [(await self._ledgers.get(ledger_id))[0] for ledger_id in self._filled]
-        return sum(not _named([metadata], lost) for metadata in found) / len(found)
+        ledgers = [(await self._ledgers.get(ledger_id))[0] for ledger_id in self._filled]
+        return sum(not _named([metadata], lost) for metadata in ledgers) / len(ledgers)
 
     async def _until(self, lost: BookieId, seconds_max: float, *, has_begun: bool) -> None:
         async with asyncio.timeout(seconds_max):
             while True:
-                found = [(await self._ledgers.get(ledger_id))[0] for ledger_id in self._filled]
-                if has_begun and (_incoming(found) or not _named(found, lost)):
+                ledgers = [(await self._ledgers.get(ledger_id))[0] for ledger_id in self._filled]
+                if has_begun and (_incoming(ledgers) or not _named(ledgers, lost)):
                     return
-                if not has_begun and not _named(found, lost):
+                if not has_begun and not _named(ledgers, lost):
                     return
                 await asyncio.sleep(LOOK_S)
 

@@ -129,8 +129,8 @@ async def _measure_departure(bench: Bench) -> None:
         wanted = min(JOBS_MAX, count // BOOKIES)
 
         async def is_audited() -> bool:
-            found = await status.get()
-            return found is not None and found.audited_ms is not None
+            latest = await status.get()
+            return latest is not None and latest.audited_ms is not None
 
         async def is_lost() -> bool:
             return (await lifecycles.get(bookies[0])).state is Lifecycle.LOST

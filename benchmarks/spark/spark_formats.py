@@ -64,9 +64,9 @@ class _Stored:
         """Aggregate over the bytes of all rows; return the duration in seconds."""
         frame = self._load(kind)
         start = perf_counter()
-        found = frame.selectExpr("count(*)", f"sum(length({frame.columns[-1]}))").collect()[0]
+        totals = frame.selectExpr("count(*)", f"sum(length({frame.columns[-1]}))").collect()[0]
         seconds = perf_counter() - start
-        assert tuple(found) == (self._rows, self._rows * self._size), found
+        assert tuple(totals) == (self._rows, self._rows * self._size), totals
         return seconds
 
     def _load(self, kind: str) -> "DataFrame":

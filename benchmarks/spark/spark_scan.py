@@ -39,10 +39,10 @@ def _scan(frame: "DataFrame", rows: int) -> float:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - part of an extra
 
     start = perf_counter()
-    found = frame.agg(F.count("*"), F.sum(F.length("data")), F.max("entry_id")).collect()[0]
+    totals = frame.agg(F.count("*"), F.sum(F.length("data")), F.max("entry_id")).collect()[0]
     seconds = perf_counter() - start
-    assert found[0] == rows, found
-    assert found[1] == rows * ENTRY_BYTES, found
+    assert totals[0] == rows, totals
+    assert totals[1] == rows * ENTRY_BYTES, totals
     return seconds
 
 

@@ -91,8 +91,8 @@ async def _lengthen(metadata: str, name: str, links: int) -> None:
 
 def _timed(work: Callable[[], object]) -> tuple[float, object]:
     start = perf_counter()
-    found = work()
-    return perf_counter() - start, found
+    result = work()
+    return perf_counter() - start, result
 
 
 def _plan(options: dict[str, str]) -> dict[str, float]:
@@ -169,11 +169,11 @@ def _measure_counts(
                 bench.report.note(case)
                 frame = _frame(spark, options)
                 planned_s, _ = _timed(lambda frame=frame: frame.rdd.getNumPartitions())  # type: ignore[misc]
-                first_s, found = _timed(frame.count)
-                assert found == rows, (found, rows)
+                first_s, result = _timed(frame.count)
+                assert result == rows, (result, rows)
                 total = frame.agg(F.sum(F.length("data")))
-                scan_s, found = _timed(lambda total=total: total.collect()[0][0])  # type: ignore[misc]
-                assert found == rows * ENTRY_BYTES, found
+                scan_s, result = _timed(lambda total=total: total.collect()[0][0])  # type: ignore[misc]
+                assert result == rows * ENTRY_BYTES, result
                 sample = {"plan_s": planned_s, "count_s": first_s, "scan_s": scan_s}
                 bench.report.sample(case, sample)
     finally:

@@ -86,9 +86,9 @@ def _scan(spark: "SparkSession", metadata: str, topic: str, rows: int) -> float:
 
     reader = spark.read.format("topic").option("metadata", metadata).option("topic", topic)
     start = perf_counter()
-    found = reader.load().agg(F.count("*"), F.sum(F.length("value")), F.max("offset")).collect()[0]
+    totals = reader.load().agg(F.count("*"), F.sum(F.length("value")), F.max("offset")).collect()[0]
     seconds = perf_counter() - start
-    assert tuple(found) == (rows, rows * RECORD_BYTES, rows - 1), found
+    assert tuple(totals) == (rows, rows * RECORD_BYTES, rows - 1), totals
     return seconds
 
 

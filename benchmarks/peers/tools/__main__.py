@@ -94,15 +94,15 @@ class Comparison:
         async with self._bench.measured(case.name):
             with self._bench.subdirectory() as logs:
                 try:
-                    found = await self._programs.run(job, serving.target(job.topic), logs / "log")
+                    figures = await self._programs.run(job, serving.target(job.topic), logs / "log")
                 except PeerFailedError as error:
                     self.failures.append(f"{case.name}: {error}")
                     self._bench.report.sample(case.name, {**labels, "error": str(error)})
                     self._bench.report.note(f"failed: {case.name}: {error}")
                     return
-        self.samples.add(case, repetition, found)
-        self._bench.report.sample(case.name, {**labels, **found})
-        if complaint := found["first_complaint"]:
+        self.samples.add(case, repetition, figures)
+        self._bench.report.sample(case.name, {**labels, **figures})
+        if complaint := figures["first_complaint"]:
             self._bench.report.note(f"the tool complains: {complaint}")
 
 

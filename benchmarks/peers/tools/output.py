@@ -61,14 +61,14 @@ def figures_of(job: Job, text: str, latencies: Sequence[str] = ()) -> Figures:
 
     `latencies` are the lines of librdkafka's file: microseconds, one record each.
     """
-    found = _found(job, text, latencies)
-    if isinstance(rate := found.get("records_per_s"), float):
-        found["MB_per_s"] = rate * job.record_bytes / MEGABYTE
+    figures = _found(job, text, latencies)
+    if isinstance(rate := figures.get("records_per_s"), float):
+        figures["MB_per_s"] = rate * job.record_bytes / MEGABYTE
     complaints = complaints_in(text)
-    found["complaint_count"] = len(complaints)
-    found["first_complaint"] = complaints[0] if complaints else None
-    found["failed_count"] = max(0, job.count - int(str(found["record_count"])))
-    return found
+    figures["complaint_count"] = len(complaints)
+    figures["first_complaint"] = complaints[0] if complaints else None
+    figures["failed_count"] = max(0, job.count - int(str(figures["record_count"])))
+    return figures
 
 
 def complaints_in(text: str) -> Sequence[str]:
@@ -91,9 +91,9 @@ def _found(job: Job, text: str, latencies: Sequence[str]) -> Figures:
 
 
 def _produced(text: str) -> Figures:
-    found = _last(PRODUCED, text)
-    counted: Figures = {"record_count": int(found["count"]), "records_per_s": float(found["rate"])}
-    return {**counted, **_milliseconds(found)}
+    parts = _last(PRODUCED, text)
+    counted: Figures = {"record_count": int(parts["count"]), "records_per_s": float(parts["rate"])}
+    return {**counted, **_milliseconds(parts)}
 
 
 def _consumed(text: str) -> Figures:
@@ -105,35 +105,35 @@ def _consumed(text: str) -> Figures:
     names, values = (row.split(", ") for row in rows[headers[-1] : headers[-1] + 2])
     if len(names) != len(values):
         raise OutputError(_tail(text))
-    found = dict(zip(names, values, strict=True))
+    metrics = dict(zip(names, values, strict=True))
     return {
-        "record_count": int(found["data.consumed.in.nMsg"]),
-        "records_per_s": float(found["fetch.nMsg.sec"]),
-        "rebalance_ms": float(found["rebalance.time.ms"]),
+        "record_count": int(metrics["data.consumed.in.nMsg"]),
+        "records_per_s": float(metrics["fetch.nMsg.sec"]),
+        "rebalance_ms": float(metrics["rebalance.time.ms"]),
     }
 
 
-def _rdkafka(found: Mapping[str, str], latencies: Sequence[str]) -> Figures:
+def _rdkafka(parts: Mapping[str, str], latencies: Sequence[str]) -> Figures:
     seconds = [int(line) / 1e6 for line in latencies]
     mean = {"mean_ms": sum(seconds) / len(seconds) * 1e3} if seconds else {}
     return {
-        "record_count": int(found["count"]),
-        "records_per_s": float(found["rate"]),
+        "record_count": int(parts["count"]),
+        "records_per_s": float(parts["rate"]),
         **mean,
         **latency_figures(seconds),
     }
 
 
-def _milliseconds(found: Mapping[str, str]) -> dict[str, float]:
+def _milliseconds(parts: Mapping[str, str]) -> dict[str, float]:
     names = ("mean", "p50", "p95", "p99", "p999", "max")
-    return {f"{name}_ms": float(found[name]) for name in names if name in found}
+    return {f"{name}_ms": float(parts[name]) for name in names if name in parts}
 
 
 def _last(pattern: re.Pattern[str], text: str) -> Mapping[str, str]:
-    found = [match.groupdict() for match in pattern.finditer(text)]
-    if not found:
+    matches = [match.groupdict() for match in pattern.finditer(text)]
+    if not matches:
         raise OutputError(_tail(text))
-    return found[-1]
+    return matches[-1]
 
 
 def _tail(text: str) -> str:

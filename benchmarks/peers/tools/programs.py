@@ -89,11 +89,11 @@ async def kafka_tools(cache: Path) -> JavaPeer:
 
 def rdkafka_tool(wanted: Path | None) -> str:
     """Return librdkafka's tool: the given one, or that on the PATH. Raises PeerUnavailableError."""
-    found = shutil.which(str(wanted or RDKAFKA_PROGRAM))
-    if found is None:
+    path = shutil.which(str(wanted or RDKAFKA_PROGRAM))
+    if path is None:
         where = f"{wanted} is not a program" if wanted else f"{RDKAFKA_PROGRAM} is not on the PATH"
         raise PeerUnavailableError(f"{where}; name it by --rdkafka-performance")
-    return found
+    return path
 
 
 def kafka_arguments(job: Job, target: Target) -> Sequence[str]:
