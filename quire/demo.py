@@ -439,7 +439,7 @@ class Demo:
 
     async def _read_back(self, info: LedgerInfo) -> None:
         self._view.say("Reading everything back through a fresh client.")
-        found, count = hashlib.sha256(), 0
+        digest, count = hashlib.sha256(), 0
         loop = asyncio.get_running_loop()
         started = loop.time()
         async with (
@@ -449,16 +449,16 @@ class Demo:
             if last_of(info) >= 0:
                 async for batch in reader.read(0, last_of(info)):
                     payload, _ = batch.buffers()
-                    found.update(payload)
+                    digest.update(payload)
                     count += len(batch)
         self.report.read_s = loop.time() - started
         expected = self._source.digest()
         self._view.say(f"    SHA-256 of what was appended  {expected}")
-        self._view.say(f"    SHA-256 of what was read      {found.hexdigest()}")
+        self._view.say(f"    SHA-256 of what was read      {digest.hexdigest()}")
         self.report.check(
             "a fresh client read the same bytes",
             f"{count:,} entries in {self.report.read_s:.1f} s",
-            holds=found.hexdigest() == expected and count == self._source.line_count,
+            holds=digest.hexdigest() == expected and count == self._source.line_count,
         )
 
 

@@ -276,11 +276,11 @@ class LocalCluster:
     def _bookie_count(self) -> int:
         names = [path.name for path in self.data_dir.glob(f"{BOOKIE_PREFIX}*") if path.is_dir()]
         numbers = [name.removeprefix(BOOKIE_PREFIX) for name in names]
-        found = max((int(number) for number in numbers if number.isdecimal()), default=0)
+        highest = max((int(number) for number in numbers if number.isdecimal()), default=0)
         wanted = self._wanted
         if wanted is None:
-            wanted = 0 if found else BOOKIES_DEFAULT
-        return max(found, wanted)
+            wanted = 0 if highest else BOOKIES_DEFAULT
+        return max(highest, wanted)
 
     def _make_bookie(self, number: int) -> LocalBookie:
         name = f"{BOOKIE_PREFIX}{number}"

@@ -276,14 +276,14 @@ def file_option(
 def described(kind: type[Declared]) -> Mapping[str, Option]:
     """Return the options of a class by name: its own first, then those of its bases."""
     by_name = {one_field.name: one_field for one_field in fields(kind)}
-    names = (name for each in kind.__mro__ for name in getattr(each, "__annotations__", ()))
+    names = (name for base in kind.__mro__ for name in getattr(base, "__annotations__", ()))
     return {name: _option_of(by_name[name]) for name in dict.fromkeys(names) if name in by_name}
 
 
 def _option_of(declared: "Field[Any]") -> Option:
     kind, is_optional = declared.type, False
     if isinstance(kind, types.UnionType):
-        (kind,) = (each for each in typing.get_args(kind) if each is not types.NoneType)
+        (kind,) = (argument for argument in typing.get_args(kind) if argument is not types.NoneType)
         is_optional = True
     assert isinstance(kind, type), f"{declared.name} has a type of a value"
     default: Any = declared.default
@@ -292,20 +292,16 @@ def _option_of(declared: "Field[Any]") -> Option:
 
 def check_values(declared: Declared) -> None:
     """Raise ValueError if a value is none of its option."""
-    for name, each in described(type(declared)).items():
+    for name, spec in described(type(declared)).items():
         try:
-            each.typed(getattr(declared, name), name)
+            spec.typed(getattr(declared, name), name)
         except OptionError as error:
             raise ValueError(str(error)) from None
 
 
 def with_options(config: DeclaredT, options: Declared) -> DeclaredT:
     """Return `config` with the values of the options that are named like its fields."""
-    names = [
-        one_field.name
-        for one_field in fields(config)
-        if one_field.name in options.__dataclass_fields__
-    ]
+    names = [own.name for own in fields(config) if own.name in options.__dataclass_fields__]
     return replace(config, **{name: getattr(options, name) for name in names})
 
 
@@ -380,14 +376,12 @@ class OptionTable(Generic[OptionsT]):
         options = replace(self.kind(), **{k: v for k, v in values.items() if k not in wrong})
         # A contradiction of a value that is wrong itself may be none.
         problems += (
-            contradiction
-            for contradiction in options.contradictions()
-            if wrong.isdisjoint(_WORD.findall(contradiction))
+            text for text in options.contradictions() if wrong.isdisjoint(_WORD.findall(text))
         )
         missing = tuple(
             name
-            for name, each in self.options.items()
-            if each.facts.is_required and name not in wrong and not getattr(options, name)
+            for name, spec in self.options.items()
+            if spec.facts.is_required and name not in wrong and not getattr(options, name)
         )
         return Reading(options, origins, tuple(dict.fromkeys(problems)), frozenset(wrong), missing)
 
@@ -398,14 +392,14 @@ class OptionTable(Generic[OptionsT]):
     def flags_of(self, options: OptionsT) -> list[str]:
         """Return the flags that set exactly these options."""
         flags: list[str] = []
-        for name, each in self.options.items():
+        for name, spec in self.options.items():
             value = getattr(options, name)
-            if value == each.default:
+            if value == spec.default:
                 continue
-            if each.kind is bool:
-                flags.append(each.flag if value else f"--no-{each.flag.removeprefix('--')}")
+            if spec.kind is bool:
+                flags.append(spec.flag if value else f"--no-{spec.flag.removeprefix('--')}")
             else:
-                flags.append(f"{each.flag}={value}")
+                flags.append(f"{spec.flag}={value}")
         return flags
 
     def _sources(
@@ -418,11 +412,11 @@ class OptionTable(Generic[OptionsT]):
         precedence.
         """
         prefix, options = self.variable_prefix, self.options
-        for name, each in options.items():
+        for name, spec in options.items():
             own = prefix + name.upper()
-            variable = own if own in variables else each.facts.variable
+            variable = own if own in variables else spec.facts.variable
             if variable in variables:
-                yield variable, name, partial(each.parsed, variables[variable], variable)
+                yield variable, name, partial(spec.parsed, variables[variable], variable)
         known = [prefix + name.upper() for name in options]
         for variable in variables:
             if variable.startswith(prefix) and variable not in known:

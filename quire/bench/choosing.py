@@ -118,8 +118,8 @@ def rate_of(comparison: Comparison, scenario: str) -> float | None:
         rate: len({run.cell.configuration for run in _runs(comparison, scenario, rate)})
         for rate in comparison.rates
     }
-    found = [rate for rate, count in counts.items() if count]
-    return min(found, key=lambda rate: (-counts[rate], rate), default=None)
+    rates = [rate for rate, count in counts.items() if count]
+    return min(rates, key=lambda rate: (-counts[rate], rate), default=None)
 
 
 def runs_of(comparison: Comparison, scenario: str, configuration: str) -> list[RunResult]:
@@ -142,13 +142,13 @@ def worst(
     """Return a figure in the scenario in which its median is worst; None if no run has it."""
     figure = figures.BY_NAME[name]
     sign = -1.0 if figure.more_is_better else 1.0
-    found = []
+    evidence = []
     for scenario in scenarios:
         runs = runs_of(comparison, scenario, configuration)
         spread = figures.summarise(runs, figure)
         if spread is not None:
-            found.append(Evidence(scenario, runs[0].cell.rate, spread))
-    return max(found, key=lambda each: sign * each.spread.median, default=None)
+            evidence.append(Evidence(scenario, runs[0].cell.rate, spread))
+    return max(evidence, key=lambda item: sign * item.spread.median, default=None)
 
 
 def _runs(comparison: Comparison, scenario: str, rate: float) -> list[RunResult | FailedRun]:
@@ -181,7 +181,7 @@ class Step:
     """The comparison by one measure."""
 
     measure: Measure
-    found: Mapping[str, Evidence]
+    evidence: Mapping[str, Evidence]
     """The figure of each configuration that was compared."""
     left: tuple[str, ...]
     """Configurations that are not shown to be worse than the best; the best is first."""
@@ -249,8 +249,8 @@ def _for_need(comparison: Comparison, need: ReplicationNeed) -> Recommendation:
     steps: list[Step] = []
     for measure in need.measures:
         step = _step(comparison, measure, names)
-        if len(step.found) < len(names):
-            lacking = tuple(name for name in names if name not in step.found)
+        if len(step.evidence) < len(names):
+            lacking = tuple(name for name in names if name not in step.evidence)
             return Recommendation(need, Outcome.TOO_FEW, lacking, (*steps, step), tuple(refused))
         steps.append(step)
         names = list(steps[-1].left)
@@ -267,7 +267,7 @@ def _missing(comparison: Comparison, need: ReplicationNeed) -> tuple[str, ...]:
     for measure in need.measures:
         if not _scenarios(comparison, measure):
             wanted += measure.scenarios
-    return tuple(each for each in dict.fromkeys(wanted) if each not in comparison.scenarios)
+    return tuple(named for named in dict.fromkeys(wanted) if named not in comparison.scenarios)
 
 
 def _scenarios(comparison: Comparison, measure: Measure) -> list[str]:
@@ -287,9 +287,7 @@ def _why_refused(comparison: Comparison, need: ReplicationNeed, name: str) -> st
             return f"has a failed run in {scenario}: {failed[0].reason}"
         if not runs_of(comparison, scenario, name):
             return f"was not run in {scenario} at the same rate"
-    broken = (
-        condition for condition in need.conditions if not _is_met(comparison, condition, name)
-    )
+    broken = (bound for bound in need.conditions if not _is_met(comparison, bound, name))
     return next((f"{condition.says} in {condition.scenario}" for condition in broken), "")
 
 
@@ -303,17 +301,17 @@ def _step(comparison: Comparison, measure: Measure, names: Sequence[str]) -> Ste
     figure = figures.BY_NAME[measure.figure]
     scenarios = _scenarios(comparison, measure)
     evidence = {name: worst(comparison, scenarios, name, figure.name) for name in names}
-    found = {name: each for name, each in evidence.items() if each is not None}
-    spreads = {name: each.spread for name, each in found.items()}
+    known = {name: item for name, item in evidence.items() if item is not None}
+    spreads = {name: item.spread for name, item in known.items()}
     sign = -1.0 if figure.more_is_better else 1.0
-    ordered = sorted(found, key=lambda name: sign * spreads[name].median)
+    ordered = sorted(known, key=lambda name: sign * spreads[name].median)
     if figure.is_exact:
-        left = [each for each in ordered if spreads[each].median == spreads[ordered[0]].median]
-        return Step(measure, found, tuple(left), has_spread=True)
+        left = [name for name in ordered if spreads[name].median == spreads[ordered[0]].median]
+        return Step(measure, known, tuple(left), has_spread=True)
     judged = verdicts(spreads, more_is_better=figure.more_is_better)
-    has_spread = len(found) == 1 or Verdict.UNKNOWN not in judged.values()
-    left = [each for each in ordered if judged[each] is not Verdict.WORSE]
-    return Step(measure, found, tuple(left), has_spread=has_spread)
+    has_spread = len(known) == 1 or Verdict.UNKNOWN not in judged.values()
+    left = [name for name in ordered if judged[name] is not Verdict.WORSE]
+    return Step(measure, known, tuple(left), has_spread=has_spread)
 
 
 ANSWERS: Final = {
@@ -392,7 +390,7 @@ def as_json(comparison: Comparison, recommendation: Recommendation) -> dict[str,
                 "high": evidence.spread.high,
             }
             for step in recommendation.steps
-            for name, evidence in step.found.items()
+            for name, evidence in step.evidence.items()
         ],
         "left_out": [
             {"configuration": refusal.configuration, "reason": refusal.reason}
@@ -445,34 +443,34 @@ def _step_text(step: Step) -> str:
 
 def _winner(step: Step) -> str:
     figure, best = figures.BY_NAME[step.measure.figure], step.left[0]
-    others = [each for each in step.found if each != best]
+    others = [other for other in step.evidence if other != best]
     text = f"{figure.title}: {_value(step, best)}"
     if not others:
         return f"It is the only one that meets the need; {text}."
     sign = -1.0 if figure.more_is_better else 1.0
-    second = min(others, key=lambda name: sign * step.found[name].spread.median)
+    second = min(others, key=lambda name: sign * step.evidence[name].spread.median)
     return f"By {text}; next is {title_of(second)}: {_value(step, second)}."
 
 
 def _value(step: Step, name: str) -> str:
-    return _shown(step.measure.figure, step.found[name])
+    return _shown(step.measure.figure, step.evidence[name])
 
 
-def _shown(name: str, each: Evidence) -> str:
+def _shown(name: str, evidence: Evidence) -> str:
     figure = figures.BY_NAME[name]
-    text = figures.show(each.spread, figure.digits)
+    text = figures.show(evidence.spread, figure.digits)
     if figure.is_exact:
         return text
     unit = f" {figure.unit}" if figure.unit else ""
-    return f"{text}{unit} in {each.scenario}"
+    return f"{text}{unit} in {evidence.scenario}"
 
 
 def _costs(comparison: Comparison, name: str) -> str:
     parts = []
     for figure, scenarios in COSTS:
-        found = worst(comparison, scenarios, name, figure)
-        if found is not None:
-            parts.append(f"{figures.BY_NAME[figure].title} {_shown(figure, found)}")
+        evidence = worst(comparison, scenarios, name, figure)
+        if evidence is not None:
+            parts.append(f"{figures.BY_NAME[figure].title} {_shown(figure, evidence)}")
     return ", ".join(parts)
 
 

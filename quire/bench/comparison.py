@@ -75,8 +75,8 @@ class Comparison:
 
     def at_lowest_rate(self, scenario: str, configuration: str) -> list[RunResult]:
         """Return the repetitions of a cell at the lowest rate that was run."""
-        found = (self.of(scenario, configuration, rate) for rate in self.rates)
-        return next((runs for runs in found if runs), [])
+        by_rate = (self.of(scenario, configuration, rate) for rate in self.rates)
+        return next((runs for runs in by_rate if runs), [])
 
     def failures(self) -> list[FailedRun]:
         """Return the failed runs."""
@@ -182,7 +182,7 @@ def describe_machine(release: str, command: str) -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     if hasattr(os, "getloadavg"):
-        facts[LOAD] = " ".join(f"{each:.2f}" for each in os.getloadavg())
+        facts[LOAD] = " ".join(f"{load:.2f}" for load in os.getloadavg())
     return facts
 
 

@@ -148,6 +148,6 @@ def recoverable_without(quorum: QuorumSpec, up: Sequence[int]) -> int:
             [position for position in up if position not in gone]
             for gone in combinations(up, count)
         )
-        if not all(covers(quorum, each) for each in left):
+        if not all(covers(quorum, some) for some in left):
             return count - 1
     return len(up)

@@ -235,10 +235,10 @@ def silence(acked_at: Sequence[float], seconds: float) -> AppendGap:
     return AppendGap(max(gaps), (window_count - len(busy)) * WINDOW_S)
 
 
-def slices(found: Latencies, seconds: float, count: int) -> list[Slice]:
+def slices(times: Latencies, seconds: float, count: int) -> list[Slice]:
     """Split the run into parts of equal length, by the due times of the appends."""
     parts: list[list[float]] = [[] for _ in range(count)]
-    for due, took in zip(found.due, found.took, strict=True):
+    for due, took in zip(times.due, times.took, strict=True):
         parts[min(count - 1, int(due / seconds * count))].append(took)
     made = []
     for number, part in enumerate(parts):
@@ -253,16 +253,16 @@ def slices(found: Latencies, seconds: float, count: int) -> list[Slice]:
 def changes(journal: Journal, start: float) -> list[MemberChange]:
     """Return every ensemble change since the start of the load."""
     noticed: dict[str, float] = {}
-    found = []
+    seen = []
     for note in journal.notes:
         if note["kind"] in NOTICES:
             noticed[note["bookie_id"]] = note["at"]
         elif note["kind"] == CHANGE and note["at"] >= start:
             replaced = tuple(note["replaced"])
-            moments = [noticed[each] for each in replaced if each in noticed]
+            moments = [noticed[member] for member in replaced if member in noticed]
             took = note["at"] - max(moments) if moments else None
-            found.append(MemberChange(note["at"] - start, note["ledger_id"], replaced, took))
-    return found
+            seen.append(MemberChange(note["at"] - start, note["ledger_id"], replaced, took))
+    return seen
 
 
 def at_ack_quorum(journal: Journal, start: float) -> AtAckQuorum:

@@ -197,7 +197,7 @@ class OpenLoad:
             self._journal.note("replicated", monotonic(), fields | {"acked_at": acked_at})
 
     async def _watch_zones(self, at: Sequence[float]) -> None:
-        for moment in [each for each in at if each > monotonic()]:
+        for moment in [later for later in at if later > monotonic()]:
             await asyncio.sleep(max(0.0, moment - monotonic()))
             self._note_zones("zones")
 

@@ -175,7 +175,7 @@ def latency_over_time(
     """
     ticks = svg.steps(seconds)
     across = svg.Scale(0.0, seconds, LABELS, WIDTH - RIGHT)
-    values = [max(LEAST_MS, each.max_ms) for slices in series.values() for each in slices]
+    values = [max(LEAST_MS, slice_.max_ms) for slices in series.values() for slice_ in slices]
     span = svg.decades(LEAST_MS, max(values, default=1.0))
     height = TOP + STRIP * len(series) + BOTTOM
     parts = []
@@ -194,7 +194,7 @@ def latency_over_time(
         css = f"series s{styles[label]}"
         parts.append(svg.path([(across(s.at), up(s.max_ms)) for s in slices], css))
         parts.append(svg.path([(across(s.at), up(s.p50_ms)) for s in slices], f"{css} thin"))
-    for tick in [each for each in ticks if each <= seconds]:
+    for tick in [mark for mark in ticks if mark <= seconds]:
         label = f"{tick:g} s"
         parts.append(svg.text(across(tick), height - BOTTOM + 16, label, anchor="middle"))
     text = (
@@ -312,7 +312,7 @@ def _segments(zones: Zones) -> list[tuple[int, int, str]]:
         (0, full, "zone-full"), (full, confirmed, "zone-ack"), (confirmed, pushed, "zone-open")
     ]  # fmt: skip
     whole += [(first, last + 1, "zone-ack") for first, last in zones.short if first < full]
-    return [each for each in whole if each[1] > each[0]]
+    return [part for part in whole if part[1] > part[0]]
 
 
 def _grid_up(up: svg.Scale, ticks: Sequence[float], unit: str) -> list[str]:
@@ -365,11 +365,11 @@ def _time_table(
     styles: Mapping[str, int],
 ) -> Table:
     """Return a table with a row per slice and its faults."""
-    moments = sorted({each.at for slices in series.values() for each in slices})
+    moments = sorted({slice_.at for slices in series.values() for slice_ in slices})
     cells = {
-        (label, each.at): f"{each.p50_ms:,.2f} / {each.max_ms:,.2f}"
+        (label, slice_.at): f"{slice_.p50_ms:,.2f} / {slice_.max_ms:,.2f}"
         for label, slices in series.items()
-        for each in slices
+        for slice_ in slices
     }
     rows = []
     for at, after in pairwise([*moments, math.inf]):

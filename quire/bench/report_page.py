@@ -153,17 +153,14 @@ Row = tuple[str, Figure, Sequence[Spread | None]]
 
 def sections_of(comparison: Comparison) -> list[Section]:
     """Return every section, in order."""
-    styles = {
-        configuration.title: number
-        for number, configuration in enumerate(configurations.CONFIGURATIONS)
-    }
+    styles = {row.title: number for number, row in enumerate(configurations.CONFIGURATIONS)}
     made = [_overview(comparison), _opening(comparison)]
     for scenario in comparison.scenarios:
         for rate in comparison.rates:
             runs = {
-                title_of(name): found
+                title_of(name): results
                 for name in comparison.configurations
-                if (found := comparison.of(scenario, name, rate))
+                if (results := comparison.of(scenario, name, rate))
             }
             if runs:
                 made.append(_of_scenario(scenario, rate, runs, styles))
@@ -218,8 +215,8 @@ def _overview(comparison: Comparison) -> Section:
 def _of_scenario(scenario: str, rate: float, runs: Runs, styles: Mapping[str, int]) -> Section:
     name = f"{scenario}-{rate:g}"
     seconds = next(iter(runs.values()))[0].seconds
-    first = {label: found[0] for label, found in runs.items()}
-    curves = {label: _curve(found) for label, found in runs.items()}
+    first = {label: results[0] for label, results in runs.items()}
+    curves = {label: _curve(results) for label, results in runs.items()}
     over_time = report_charts.latency_over_time(
         f"{name}-time",
         {label: run.slices for label, run in first.items()},
@@ -269,7 +266,7 @@ def _figures_table(runs: Runs) -> Table:
     """Return a table with a row per figure and a column per configuration."""
     rows = []
     for figure in figures.FIGURES:
-        cells = [figures.summarise(found, figure) for found in runs.values()]
+        cells = [figures.summarise(results, figure) for results in runs.values()]
         if any(cell is not None for cell in cells):
             unit = f", {figure.unit}" if figure.unit else ""
             rows.append((f"{figure.title}{unit}", figure, cells))
@@ -293,7 +290,7 @@ def _best(figure: Figure, cells: Sequence[Spread | None]) -> list[int]:
     judged = verdicts(spreads, more_is_better=figure.more_is_better)
     if Verdict.WORSE not in judged.values():
         return []
-    return [int(each) for each, verdict in judged.items() if verdict is not Verdict.WORSE]
+    return [int(place) for place, verdict in judged.items() if verdict is not Verdict.WORSE]
 
 
 def _sweep(comparison: Comparison, styles: Mapping[str, int]) -> Section:

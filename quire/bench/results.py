@@ -177,10 +177,7 @@ def _built(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
         types = get_type_hints(kind)
         return kind(
-            **{
-                one_field.name: _built(types[one_field.name], value[one_field.name])
-                for one_field in fields(kind)
-            }
+            **{part.name: _built(types[part.name], value[part.name]) for part in fields(kind)}
         )
     arguments = get_args(kind)
     if get_origin(kind) is tuple:

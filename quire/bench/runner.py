@@ -94,12 +94,12 @@ async def run_all(
     plan: Plan, on_result: Callable[[RunResult | FailedRun], None]
 ) -> list[RunResult | FailedRun]:
     """Run every cell; call `on_result` as each ends."""
-    found: list[RunResult | FailedRun] = []
+    results: list[RunResult | FailedRun] = []
     for cell in plan.cells():
         result = await run_cell(cell, plan)
-        found.append(result)
+        results.append(result)
         on_result(result)
-    return found
+    return results
 
 
 async def run_cell(cell: Cell, plan: Plan) -> RunResult | FailedRun:
@@ -194,8 +194,8 @@ def _result(
     seconds = run.scenario.seconds
     counters = journal.of_kind("load_ended")
     waited = max((float(note["at"]) for note in counters), default=run.start + seconds)
-    found = measuring.latencies(run.spec.due(), journal.acks, run.start, waited - run.start)
-    acked = max(1, len(found.acked_at))
+    times = measuring.latencies(run.spec.due(), journal.acks, run.start, waited - run.start)
+    acked = max(1, len(times.acked_at))
     sent = measuring.grown(journal, "add_bytes_sent")
     quorum = run.configuration.quorum
     kinds = Counter(
@@ -207,17 +207,17 @@ def _result(
         cell=run.cell,
         seconds=seconds,
         entry_bytes=run.spec.entry_bytes,
-        latency=found.histogram(),
+        latency=times.histogram(),
         per_second=PerSecond(
-            measuring.acked_per_second(found.acked_at, seconds),
-            tuple(measuring.slices(found, seconds, max(1, round(seconds)))),
+            measuring.acked_per_second(times.acked_at, seconds),
+            tuple(measuring.slices(times, seconds, max(1, round(seconds)))),
         ),
-        slices=tuple(measuring.slices(found, seconds, SLICE_COUNT)),
-        unacknowledged_count=found.unacknowledged_count,
+        slices=tuple(measuring.slices(times, seconds, SLICE_COUNT)),
+        unacknowledged_count=times.unacknowledged_count,
         failed_appends=sum(int(note["failed_appends"]) for note in counters),
         refused_count=sum(int(note["refused_count"]) for note in counters),
         late_ms_max=max((float(note["late_s_max"]) for note in counters), default=0.0) * 1e3,
-        silence=measuring.silence(found.acked_at, seconds),
+        silence=measuring.silence(times.acked_at, seconds),
         marks=marks,
         changes=tuple(measuring.changes(journal, run.start)),
         at_ack_quorum=measuring.at_ack_quorum(journal, run.start),

@@ -126,14 +126,7 @@ async def _find(
         up = dict(cluster.directory.bookies)
         known = await cluster.cookies.list_bookie_ids()
         states = await LifecycleStore(cluster.store, cluster.rng).get_all()
-        registration = next(
-            (
-                bookie_registration
-                for bookie_registration in up.values()
-                if bookie_registration.bookie_id == wanted
-            ),
-            None,
-        )
+        registration = next((row for row in up.values() if row.bookie_id == wanted), None)
         if registration is None and wanted not in (*known, *states):
             raise NoSuchBookieError(wanted)
         bookie_id = BookieId(wanted)
@@ -197,11 +190,11 @@ async def remove(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
-def _print_removal(before: Records, found: Mapping[BookieId, Naming], output: Output) -> int:
+def _print_removal(before: Records, namings: Mapping[BookieId, Naming], output: Output) -> int:
     are_removable = True
     with output.lines(*REMOVAL_COLUMNS) as lines:
         for bookie_id, record in before.items():
-            naming = found[bookie_id]
+            naming = namings[bookie_id]
             is_removable = naming.may_be_removed(record.state)
             are_removable = are_removable and is_removable
             lines.add(

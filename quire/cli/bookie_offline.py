@@ -99,23 +99,23 @@ async def dump(arguments: argparse.Namespace, output: Output) -> int:
     async with _opened_for(path) as (disk, name):
         file = await StartFiles(disk).open(name)
         try:
-            found = dump_records(
+            dumped = dump_records(
                 file, parsed[0], first_offset=arguments.first, ledger_id=arguments.ledger
             )
-            is_damaged = await _print_records(found, arguments.limit, output)
+            is_damaged = await _print_records(dumped, arguments.limit, output)
         finally:
             await file.close()
     return ExitCode.FINDINGS if is_damaged else ExitCode.DONE
 
 
 async def _print_records(
-    found: AsyncIterator[DumpedRecord], limit: int | None, output: Output
+    dumped: AsyncIterator[DumpedRecord], limit: int | None, output: Output
 ) -> bool:
     """Print at most `limit` records; return whether any of them was damaged."""
     is_damaged, count = False, 0
     names = [field.name for field in fields(DumpedRecord)]
     with output.lines(*DUMP_COLUMNS) as lines:
-        async for record in found:
+        async for record in dumped:
             if limit is not None and count >= limit:
                 break
             count += 1

@@ -171,7 +171,7 @@ async def check_directory(data_dir: Path) -> LogReport:
 
 
 async def _check_cookies(disk: Disk, report: LogReport) -> None:
-    found: list[Cookie] = []
+    cookies: list[Cookie] = []
     for directory in DIRECTORIES:
         if COOKIE_NAME not in await disk.list_names(directory):
             report.findings.append(f"directory {directory} has no cookie")
@@ -179,14 +179,14 @@ async def _check_cookies(disk: Disk, report: LogReport) -> None:
         file = await disk.open(f"{directory}/{COOKIE_NAME}")
         try:
             data = bytes(await file.read(0, COOKIE_BYTES_MAX))
-            found.append(decode_cookie(data, f"{directory}/{COOKIE_NAME}"))
+            cookies.append(decode_cookie(data, f"{directory}/{COOKIE_NAME}"))
         except CookieDamagedError as error:
             report.findings.append(str(error))
         finally:
             await file.close()
-    if found:
-        report.bookie_id = found[0].bookie_id
-    names = dict.fromkeys(cookie.bookie_id for cookie in found)
+    if cookies:
+        report.bookie_id = cookies[0].bookie_id
+    names = dict.fromkeys(cookie.bookie_id for cookie in cookies)
     if len(names) > 1:
         report.findings.append(f"directories of several bookies: {', '.join(names)}")
 
@@ -230,8 +230,8 @@ def _check_index(data_dir: Path, report: LogReport) -> None:
             report.findings.append(str(error))
 
 
-def _count(found: list[records.Record], report: LogReport) -> None:
-    for record in found:
+def _count(parsed: list[records.Record], report: LogReport) -> None:
+    for record in parsed:
         report.record_count += 1
         report.byte_count += record.header.size
         if record.header.kind is records.RecordKind.ADDS:

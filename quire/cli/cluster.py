@@ -127,26 +127,24 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
 def _print(row: dict[str, Json], health: Health, output: Output) -> None:
     kinds = (("findings", health.findings), ("warnings", health.warnings))
     if output.as_json:
-        for name, found in kinds:
-            row[name] = [finding.as_json() for finding in found[:FINDINGS_SHOWN_MAX]]
+        for name, findings in kinds:
+            row[name] = [finding.as_json() for finding in findings[:FINDINGS_SHOWN_MAX]]
         if health.by_ledger is not None:
-            row["by_ledger"] = [
-                _ledger_as_json(kind, finding) for kind, finding in health.by_ledger
-            ]
+            row["by_ledger"] = [_ledger_as_json(kind, item) for kind, item in health.by_ledger]
         output.record(row)
         return
     output.record(row)
-    for name, found in kinds:
-        if found:
+    for name, findings in kinds:
+        if findings:
             output.line("")
             output.table(
-                (finding.as_json() for finding in by_advice(found[:FINDINGS_SHOWN_MAX])),
+                (finding.as_json() for finding in by_advice(findings[:FINDINGS_SHOWN_MAX])),
                 "where",
                 "what",
                 "advice",
             )
-        if len(found) > FINDINGS_SHOWN_MAX:
-            output.remark(f"and {len(found) - FINDINGS_SHOWN_MAX} more {name}")
+        if len(findings) > FINDINGS_SHOWN_MAX:
+            output.remark(f"and {len(findings) - FINDINGS_SHOWN_MAX} more {name}")
     if health.by_ledger is not None:
         output.line("")
         output.table(
@@ -156,18 +154,16 @@ def _print(row: dict[str, Json], health: Health, output: Output) -> None:
             "what",
             "advice",
         )
-    elif any(
-        finding.ledgers and finding.ledgers.count > EXAMPLES_MAX for _, f in kinds for finding in f
-    ):
+    elif any(item.ledgers and item.ledgers.count > EXAMPLES_MAX for _, f in kinds for item in f):
         output.line("\nevery ledger: quire cluster health --ledgers")
 
 
-def _ledger_as_json(kind: str, found: LedgerFinding) -> dict[str, Json]:
+def _ledger_as_json(kind: str, finding: LedgerFinding) -> dict[str, Json]:
     return {
-        "ledger": found.ledger_id,
+        "ledger": finding.ledger_id,
         "kind": kind,
-        "what": found.what,
-        "advice": found.advice,
+        "what": finding.what,
+        "advice": finding.advice,
     }
 
 
@@ -258,7 +254,7 @@ def _print_losses(row: dict[str, Json], losses: _Losses, output: Output) -> None
 async def show_versions(arguments: argparse.Namespace, output: Output) -> int:
     """Print each server that is up, with its version and what it speaks."""
     async with open_cluster(metadata_address(arguments)) as cluster:
-        bookies = sorted(cluster.directory.bookies.values(), key=lambda each: each.bookie_id)
+        bookies = sorted(cluster.directory.bookies.values(), key=lambda bookie: bookie.bookie_id)
         brokers = await registered_brokers(cluster.store, cluster.rng)
     servers = [_of_bookie(bookie) for bookie in bookies]
     rows: list[dict[str, Json]] = [
@@ -298,14 +294,14 @@ class ServerVersion:
         return f"{self.kind} {self.name}"
 
 
-def _of_bookie(each: BookieRegistration) -> ServerVersion:
-    low, high = each.wire_versions
-    return ServerVersion("bookie", each.bookie_id, each.build, f"{low}-{high}")
+def _of_bookie(bookie: BookieRegistration) -> ServerVersion:
+    low, high = bookie.wire_versions
+    return ServerVersion("bookie", bookie.bookie_id, bookie.build, f"{low}-{high}")
 
 
-def _of_broker(each: BrokerRegistration) -> ServerVersion:
-    shown = [f"{api.name} {api.low}-{api.high}" for api in each.apis if api.name == API_SHOWN]
-    return ServerVersion("broker", str(each.broker_id), each.build, ", ".join(shown))
+def _of_broker(broker: BrokerRegistration) -> ServerVersion:
+    shown = [f"{api.name} {api.low}-{api.high}" for api in broker.apis if api.name == API_SHOWN]
+    return ServerVersion("broker", str(broker.broker_id), broker.build, ", ".join(shown))
 
 
 def _version_row(server: ServerVersion) -> dict[str, Json]:
@@ -426,8 +422,8 @@ class Bundle:
 async def _add_health(bundle: Bundle, cluster: Cluster) -> None:
     health = await check_health(cluster, None)
     row = health_as_json(_plain_address(cluster.address), health)
-    found = {"findings": health.findings, "warnings": health.warnings}
-    more = {name: [finding.as_json() for finding in listed] for name, listed in found.items()}
+    kinds = {"findings": health.findings, "warnings": health.warnings}
+    more = {name: [finding.as_json() for finding in listed] for name, listed in kinds.items()}
     bundle.add_json("health.json", row | more)
 
 
@@ -515,13 +511,8 @@ def upgrade_sentence(servers: Sequence[ServerVersion]) -> str:
     count = len(servers)
     if not behind:
         return f"All {count} servers run {newest}." if count > 1 else f"The server runs {newest}."
-    older = list(dict.fromkeys(server_version.build for server_version in behind))
-    shown = [
-        server_version.what
-        if len(older) == 1
-        else f"{server_version.what} ({server_version.build})"
-        for server_version in behind
-    ]
+    older = list(dict.fromkeys(row.build for row in behind))
+    shown = [row.what if len(older) == 1 else f"{row.what} ({row.build})" for row in behind]
     names = ", ".join(shown[:NAMED_MAX])
     if len(shown) > NAMED_MAX:
         names += f", and {len(shown) - NAMED_MAX} more"
@@ -533,4 +524,4 @@ def upgrade_sentence(servers: Sequence[ServerVersion]) -> str:
 
 def _rank(build: str) -> tuple[tuple[int, ...], str]:
     """Order versions by their numbers."""
-    return tuple(int(each) for each in _NUMBER.findall(build)), build
+    return tuple(int(number) for number in _NUMBER.findall(build)), build

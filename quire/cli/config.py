@@ -110,23 +110,21 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
     servers, problems = _read(text)
     errors = [located(problem, arguments.file, text) for problem in problems]
     for server in servers:
-        found = list(server.reading.problems)
+        wrong = list(server.reading.problems)
         if server.is_in_file and not arguments.without_files:
             options = server.reading.options
             # Options that contradict each other do not say which certificates are used.
-            found += ServerOptions.unusable_files(options) if found else options.unusable_files()
-        errors += (located(each, arguments.file, text, server.title) for each in found)
+            wrong += ServerOptions.unusable_files(options) if wrong else options.unusable_files()
+        errors += (located(problem, arguments.file, text, server.title) for problem in wrong)
     listeners = [
-        (each.title, address)
-        for each in servers
-        if each.is_in_file
-        for address in each.reading.options.addresses()
-        if address.option not in each.reading.wrong
+        (server.title, address)
+        for server in servers
+        if server.is_in_file
+        for address in server.reading.options.addresses()
+        if address.option not in server.reading.wrong
     ]
-    certain = list(
-        port_clashes(listener for listener in listeners if not is_wildcard(listener[1].host))
-    )
-    errors += (located(each, arguments.file, text) for each in certain)
+    certain = list(port_clashes(pair for pair in listeners if not is_wildcard(pair[1].host)))
+    errors += (located(clash, arguments.file, text) for clash in certain)
     if errors:
         raise UsageError("\n       ".join(dict.fromkeys(errors)), try_next=TRY_NEXT)
     for clash in port_clashes(listeners):
@@ -191,15 +189,15 @@ def located(error: str, path: str, file_text: str, table: str = "") -> str:
 
 
 def _line(error: str, lines: Mapping[tuple[str, str], int], table: str) -> int | None:
-    if found := _TOML.search(error):
-        return int(found[1])
-    if found := _NAMED.match(error):
-        title, name = found.groups()
+    if match := _TOML.search(error):
+        return int(match[1])
+    if match := _NAMED.match(error):
+        title, name = match.groups()
         return lines.get((title, name), lines.get((title, "")))
     if error.startswith(f"unknown {TABLE_IN_FILE}: "):
         name = error.removeprefix(f"unknown {TABLE_IN_FILE}: ").partition(";")[0]
         return lines.get((f"[{name}]", ""), lines.get((f"[[{name}]] 1", "")))
-    named = (lines.get((table, each)) for each in _NAME.findall(error))
+    named = (lines.get((table, word)) for word in _NAME.findall(error))
     return next((line for line in named if line is not None), None)
 
 
@@ -211,11 +209,11 @@ def _lines_of(file_text: str) -> Mapping[tuple[str, str], int]:
     seen = Counter[str]()
     title = ""
     for number, text in enumerate(file_text.splitlines(), 1):
-        if found := _TABLE.match(text):
-            brackets, name = found.groups()
+        if match := _TABLE.match(text):
+            brackets, name = match.groups()
             seen[name] += 1
             title = f"[{name}]" if len(brackets) == 1 else f"[[{name}]] {seen[name]}"
             lines[title, ""] = number
-        elif found := _ASSIGNMENT.match(text):
-            lines[title, found[1]] = number
+        elif match := _ASSIGNMENT.match(text):
+            lines[title, match[1]] = number
     return lines

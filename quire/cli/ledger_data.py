@@ -352,15 +352,15 @@ def _encryption_header(encryption: PayloadEncryption | None) -> EncryptionHeader
 
 def _encryption_of(header: FileHeader) -> PayloadEncryption | None:
     """Return how the exported payloads are encrypted. Raises DamagedFileError."""
-    found = header.encryption
-    if found is None:
+    encryption = header.encryption
+    if encryption is None:
         return None
     try:
         return PayloadEncryption(
-            cipher=Cipher(found["cipher"]),
-            key_id=found["key_id"],
-            key_token=UpdateToken(found["key_token"]),
-            key_check=found["key_check"],
+            cipher=Cipher(encryption["cipher"]),
+            key_id=encryption["key_id"],
+            key_token=UpdateToken(encryption["key_token"]),
+            key_check=encryption["key_check"],
         )
     except ValueError as error:
         raise DamagedFileError(f"the header's encryption is not valid: {error}") from error

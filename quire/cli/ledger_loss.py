@@ -92,8 +92,8 @@ async def accept_loss(arguments: argparse.Namespace, output: Output) -> int:
                 survey = LossSurvey(pool, keys, progress.advance)
                 search = _Search(arguments, cluster, pool, keys, survey)
                 if ledger.state is LedgerState.CLOSED:
-                    found, report = await _of_closed(search, ledger)
-                    row = _row(found, report, arguments)
+                    closed, report = await _of_closed(search, ledger)
+                    row = _row(closed, report, arguments)
                 else:
                     row, report = await _of_open(search, ledger, version)
     _print(row, report, output)
@@ -124,11 +124,11 @@ async def _of_open(
     async with LedgerClient(search.cluster.address) as client:
         with contextlib.suppress(RecoveryUndecidedError):
             await client.recover_ledger(ledger_id, password=password_of(arguments))
-    found, closed_at = await search.of_end.close(ledger_id)
+    closed, closed_at = await search.of_end.close(ledger_id)
     if closed_at is None:  # the recovery was possible
-        found, report = await search.of_closed.accept(ledger_id)
-        return _row(found, report, arguments), report
-    return _row(found, closed_at.losses, arguments) | _end_row(closed_at), closed_at.losses
+        closed, report = await search.of_closed.accept(ledger_id)
+        return _row(closed, report, arguments), report
+    return _row(closed, closed_at.losses, arguments) | _end_row(closed_at), closed_at.losses
 
 
 async def _require_no_writer(search: _Search, ledger: LedgerMetadata) -> None:
@@ -175,11 +175,11 @@ def _row(
     }
 
 
-def _end_row(found: EndReport) -> dict[str, Json]:
-    given_up = [*found.gone.items(), *found.silent.items()]
+def _end_row(report: EndReport) -> dict[str, Json]:
+    given_up = [*report.gone.items(), *report.silent.items()]
     return {
-        "last_entry_id": found.end.last_entry_id,
-        "is_end_proved": found.end.is_proved,
+        "last_entry_id": report.end.last_entry_id,
+        "is_end_proved": report.end.is_proved,
         "given_up": [{"id": bookie, "what": why} for bookie, why in given_up],
     }
 
@@ -201,9 +201,9 @@ def _print(row: dict[str, Json], report: LossReport, output: Output) -> None:
         if isinstance(rows, list) and rows:
             output.line("")
             with output.listing(name, "what") as listing:
-                for each in rows:
-                    assert isinstance(each, dict), "a table has rows"
-                    listing.add({name: each["id"], "what": each["what"]})
+                for item in rows:
+                    assert isinstance(item, dict), "a table has rows"
+                    listing.add({name: item["id"], "what": item["what"]})
 
 
 def _conclude(

@@ -199,8 +199,8 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
         output.line(f"{len(up)} bookies are up: {len(rows)} findings")
         if rows:
             output.table(rows, *COMPARED_COLUMNS)
-        for each in failed:
-            output.line(f"not compared: {each}")
+        for why in failed:
+            output.line(f"not compared: {why}")
     if len(rows) == FINDINGS_MAX:
         output.remark(f"the first {FINDINGS_MAX} findings are shown; there may be more")
     return ExitCode.FINDINGS if rows or failed else ExitCode.DONE
@@ -225,15 +225,15 @@ async def _differences(
         holding = await _holding(registration, ledger_id, identity)
         if holding is None and ledger is not None:
             continue  # released: its entries were removed
-        found = meaning_of(ledger, is_deleted=ledger_id in deleted)
+        meaning = meaning_of(ledger, is_deleted=ledger_id in deleted)
         count = 0 if holding is None else holding.count
         yield {
             "ledger": ledger_id,
             "bookie": bookie_id,
             "entries": count,
             "last_entry_id": None if holding is None else holding.last_entry_id,
-            "what": found.what,
-            "advice": found.advice,
+            "what": meaning.what,
+            "advice": meaning.advice,
         }
 
 
@@ -263,8 +263,8 @@ async def _held(registration: BookieRegistration, identity: ClientFile) -> Async
         page = answer.get("ledgers") if isinstance(answer, dict) else None
         if not isinstance(answer, dict) or not isinstance(page, list):
             raise AdminApiError("its answer has no ledgers")
-        for each in page:
-            yield LedgerId(int(str(each)))
+        for number in page:
+            yield LedgerId(int(str(number)))
         if "next_after" not in answer:
             return
         after = int(str(answer["next_after"]))
@@ -304,10 +304,10 @@ async def _holding(
 
 async def _deleted(cluster: Cluster) -> frozenset[LedgerId]:
     feed = DeletionFeed(cluster.store)
-    found: list[LedgerId] = []
+    deleted: list[LedgerId] = []
     for shard in range(DELETION_SHARDS):
-        found += await feed.entries(shard)
-    return frozenset(found)
+        deleted += await feed.entries(shard)
+    return frozenset(deleted)
 
 
 async def secure(arguments: argparse.Namespace, output: Output) -> int:
@@ -317,9 +317,9 @@ async def secure(arguments: argparse.Namespace, output: Output) -> int:
     rng = Random(os.urandom(16))
     rows: list[Row] = []
 
-    def note(path: str, found: AccessList, wanted: AccessList) -> None:
+    def note(path: str, present: AccessList, wanted: AccessList) -> None:
         if len(rows) < CHANGES_SHOWN_MAX:
-            rows.append({"path": path, "what": f"{_described(found)} -> {_described(wanted)}"})
+            rows.append({"path": path, "what": f"{_described(present)} -> {_described(wanted)}"})
 
     store = await open_store(address, rng=rng, make_root=False)
     try:
@@ -336,13 +336,13 @@ async def secure(arguments: argparse.Namespace, output: Output) -> int:
 
 def identity(arguments: argparse.Namespace, output: Output) -> int:
     """Print the identity of the client's file, with which other logins give it rights."""
-    found = _own_identity(metadata_address(arguments))
-    if not found:
+    own = _own_identity(metadata_address(arguments))
+    if not own:
         raise UsageError(
             "the metadata URI names no client's file with a user of ZooKeeper",
             try_next="write user and password_file below [zookeeper], and add ?client=FILE",
         )
-    output.record({"identity": found})
+    output.record({"identity": own})
     return ExitCode.DONE
 
 

@@ -49,7 +49,7 @@ class Output:
         for name, columns in tables.items():
             value = row.get(name)
             rows = (
-                [each for each in value if isinstance(each, Mapping)]
+                [item for item in value if isinstance(item, Mapping)]
                 if isinstance(value, list)
                 else []
             )

@@ -82,5 +82,5 @@ async def each_ledger(cluster: "Cluster", output: Output) -> AsyncIterator["Read
     from quire.operate.ledger_pass import LedgerPass
 
     with Progress(output, "checked", "ledgers") as progress:
-        async for each in LedgerPass(cluster, on_read=progress.advance):
-            yield each
+        async for read in LedgerPass(cluster, on_read=progress.advance):
+            yield read

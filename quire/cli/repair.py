@@ -69,9 +69,7 @@ async def list_jobs(arguments: argparse.Namespace, output: Output) -> int:
 async def request(arguments: argparse.Namespace, output: Output) -> int:
     """Publish jobs of the first class for ledgers; workers find out what they need."""
     async with open_cluster(metadata_address(arguments)) as cluster:
-        published = await request_repair(
-            cluster, [LedgerId(ledger) for ledger in arguments.ledgers]
-        )
+        published = await request_repair(cluster, [LedgerId(id_) for id_ in arguments.ledgers])
         output.table(
             ({"ledger": ledger_id, "published": is_new} for ledger_id, is_new in published.items()),
             "ledger",
@@ -103,8 +101,8 @@ async def explain(arguments: argparse.Namespace, output: Output) -> int:
     output.line("\ndamaged entries")
     with output.listing("bookie", "first_entry_id", "last_entry_id", "repair") as listing:
         assert isinstance(damaged, list), "they are rows"
-        for each in damaged:
-            listing.add(each)
+        for part in damaged:
+            listing.add(part)
     return ExitCode.DONE
 
 
@@ -198,6 +196,6 @@ async def _change_settings(
 ) -> int:
     async with open_cluster(metadata_address(arguments)) as cluster:
         store = RepairSettingsStore(cluster.store, cluster.rng)
-        found = await (store.change(**values) if values else store.get())
-    output.record(asdict(found))
+        settings = await (store.change(**values) if values else store.get())
+    output.record(asdict(settings))
     return ExitCode.DONE

@@ -73,10 +73,8 @@ async def list_acls(arguments: argparse.Namespace, output: Output) -> int:
     """Print the selected ACLs; all without arguments."""
     filters = _filters(arguments)
     async with open_cluster(metadata_address(arguments)) as cluster:
-        found = await AclStore(cluster.store, cluster.rng).select(AclFilter())
-    _print_acls(
-        [binding for binding in found if any(one.selects(binding) for one in filters)], output
-    )
+        bindings = await AclStore(cluster.store, cluster.rng).select(AclFilter())
+    _print_acls([acl for acl in bindings if any(one.selects(acl) for one in filters)], output)
     return ExitCode.DONE
 
 
@@ -91,8 +89,8 @@ async def remove_acls(arguments: argparse.Namespace, output: Output) -> int:
     async with open_cluster(metadata_address(arguments)) as cluster:
         store = AclStore(cluster.store, cluster.rng)
         if not arguments.yes:
-            found = await store.select(AclFilter())
-            chosen = [binding for binding in found if any(one.selects(binding) for one in filters)]
+            bindings = await store.select(AclFilter())
+            chosen = [acl for acl in bindings if any(one.selects(acl) for one in filters)]
             _print_acls(chosen, output)
             require_consent(arguments, f"remove {len(chosen)} ACLs")
         removed = await store.remove(filters)
@@ -120,7 +118,7 @@ def _bindings(arguments: argparse.Namespace) -> list[AclBinding]:
     """Return all combinations of the arguments. Raises UsageError."""
     resources, principals = _resources(arguments), _principals(arguments)
     operations = _operations(arguments)
-    for found, what in (
+    for given, what in (
         (
             resources,
             "resource is named: add --topic, --group, --transactional-id or --cluster",
@@ -128,7 +126,7 @@ def _bindings(arguments: argparse.Namespace) -> list[AclBinding]:
         (principals, "principal is named: add --allow User:NAME or --deny User:NAME"),
         (operations, "operation is named: add --operation"),
     ):
-        if not found:
+        if not given:
             raise UsageError(f"no {what}", try_next="quire acl add --help")
     bindings = []
     for (kind, name), (permission, principal), operation in product(
@@ -226,7 +224,7 @@ def _checked_password(password: str | None, source: str) -> str:
         )
     if not password:
         raise UsageError(f"the password in {source} is empty", try_next=SEE_HELP)
-    if any(unicodedata.category(each) in _REFUSED_CATEGORIES for each in password):
+    if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in password):
         raise UsageError(
             f"the password in {source} has a control character, or more than one line",
             try_next=SEE_HELP,
@@ -289,9 +287,7 @@ async def show_user(arguments: argparse.Namespace, output: Output) -> int:
     output.record(
         {
             "user": user.name,
-            "iterations": {
-                credential.mechanism.value: credential.iterations for credential in user.credentials
-            },
+            "iterations": {login.mechanism.value: login.iterations for login in user.credentials},
         }
     )
     return ExitCode.DONE
@@ -382,8 +378,8 @@ async def list_quotas(arguments: argparse.Namespace, output: Output) -> int:
             entity = entity_of(names)
             _print_quotas([(entity, await store.get(entity))], output)
         else:
-            found = [(quota.entity, quota.values) async for page in store.pages() for quota in page]
-            _print_quotas(found, output)
+            rows = [(quota.entity, quota.values) async for page in store.pages() for quota in page]
+            _print_quotas(rows, output)
     return ExitCode.DONE
 
 
@@ -407,12 +403,12 @@ async def remove_quota(arguments: argparse.Namespace, output: Output) -> int:
 
 def _entity_names(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     """Return the types and names of the arguments; None is the default."""
-    found: list[tuple[str, str | None]] = []
+    names: list[tuple[str, str | None]] = []
     for kind in EntityType:
         name: str | None = getattr(arguments, f"named_{kind.name}")
         if name is not None or getattr(arguments, f"default_{kind.name}"):
-            found.append((kind.value, name))
-    return found
+            names.append((kind.value, name))
+    return names
 
 
 def _change_of(entity: QuotaEntity, text: str) -> tuple[QuotaKey, float]:

@@ -49,21 +49,17 @@ def add_option_flags(verb: argparse.ArgumentParser, table: OptionTable[Any]) -> 
     verb.add_argument("--config", metavar="FILE", help=f"a TOML file with a [{table.name}] table")
     title = f"options, each also in the file and as {table.variable_prefix}<OPTION>"
     group = verb.add_argument_group(title)
-    for name, option in table.options.items():
-        text = f"{option.facts.help} (default: {option.shown_default or 'none'})".replace("%", "%%")
-        if option.kind is bool:
+    for name, spec in table.options.items():
+        text = f"{spec.facts.help} (default: {spec.shown_default or 'none'})".replace("%", "%%")
+        if spec.kind is bool:
             group.add_argument(
-                option.flag,
-                dest=name,
-                action=argparse.BooleanOptionalAction,
-                default=None,
-                help=text,
+                spec.flag, dest=name, action=argparse.BooleanOptionalAction, default=None, help=text
             )
-        elif option.choices:
-            group.add_argument(option.flag, dest=name, choices=option.choices, help=text)
+        elif spec.choices:
+            group.add_argument(spec.flag, dest=name, choices=spec.choices, help=text)
         else:
-            kind = option.kind
-            group.add_argument(option.flag, dest=name, type=kind, metavar=kind.__name__, help=text)
+            kind = spec.kind
+            group.add_argument(spec.flag, dest=name, type=kind, metavar=kind.__name__, help=text)
 
 
 def runs(server: str, main: str, joined: Mapping[str, str] | None = None) -> Handler:

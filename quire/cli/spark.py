@@ -204,9 +204,9 @@ async def _run(
             await asyncio.wait([running], timeout=POLL_S)
             done, progress.total = _tasks(spark)
             progress.advance(max(0, done - progress.done))
-        found = await running
+        result = await running
         progress.total = progress.done  # stages that Spark skipped were never run
-        return found
+        return result
     except PySparkException as error:
         raise SparkJobError(describe_failure(str(error))) from error
     except SparkIoError as error:

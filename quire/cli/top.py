@@ -82,18 +82,18 @@ def rows_of(
     row: Callable[[str, Change], dict[str, Json]],
 ) -> list[dict[str, Json]]:
     """Return a row for each server of a kind; one with a note if its metrics are not known."""
-    found: list[dict[str, Json]] = []
+    rows: list[dict[str, Json]] = []
     for server, reading in after.items():
         if server.kind != kind:
             continue
         earlier = before.get(server)
         if reading.scrape is None:
-            found.append({kind: server.name, "note": reading.why})
+            rows.append({kind: server.name, "note": reading.why})
         elif earlier is None or earlier.scrape is None:
-            found.append({kind: server.name, "note": "it has just come"})
+            rows.append({kind: server.name, "note": "it has just come"})
         else:
-            found.append(row(server.name, Change(earlier.scrape, reading.scrape)))
-    return found
+            rows.append(row(server.name, Change(earlier.scrape, reading.scrape)))
+    return rows
 
 
 def bookie_row(name: str, change: Change) -> dict[str, Json]:

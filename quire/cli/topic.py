@@ -122,7 +122,7 @@ async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
     async with open_brokers(arguments) as brokers:
         topics = await read_topics(brokers)
     with output.listing("topic", "partitions", "replication", "without_leader") as listing:
-        for topic in sorted(topics, key=lambda each: each.name):
+        for topic in sorted(topics, key=lambda row: row.name):
             if topic.is_internal and not arguments.internal:
                 continue
             listing.add(
@@ -162,17 +162,17 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
 
 def _add_short_ledgers(rows: Sequence[Mapping[str, Json]], output: Output) -> None:
     """Print the ended ledgers that lack copies, if there are any."""
-    found = [
+    listed = [
         {"partition": row["partition"], **short}
         for row in rows
         if isinstance(ledgers := row["short_ledgers"], list)
         for short in ledgers
         if isinstance(short, Mapping)
     ]
-    if not found:
+    if not listed:
         return
     output.line("")
-    output.table(found, "partition", "ledger", "entries", "bytes", "why")
+    output.table(listed, "partition", "ledger", "entries", "bytes", "why")
 
 
 async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
@@ -238,9 +238,7 @@ async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
         require_consent(arguments, plan)
     async with open_brokers(arguments) as brokers:
         topic = await topic_named(brokers, arguments.topic)
-        partitions = arguments.partition or [
-            partition.partition_index for partition in topic.partitions
-        ]
+        partitions = arguments.partition or [row.partition_index for row in topic.partitions]
         row = ElectLeadersRequest.TopicPartitions(topic=arguments.topic, partitions=partitions)
         request = ElectLeadersRequest(
             election_type=int(arguments.unclean), topic_partitions=[row], timeout_ms=TIMEOUT_MS
@@ -302,20 +300,10 @@ async def _settings(
     brokers: BrokerAccess, name: str, *, is_all: bool
 ) -> tuple[dict[str, Json], list[Json]]:
     """Return a topic's own settings or all, and the names of those that have no effect."""
-    found = await topic_settings(brokers, name)
-    shown = [
-        resource_result
-        for resource_result in found
-        if is_all or resource_result.config_source == TOPIC_SOURCE
-    ]
-    settings: dict[str, Json] = {
-        resource_result.name: resource_result.value for resource_result in shown
-    }
-    return settings, [
-        resource_result.name
-        for resource_result in shown
-        if (resource_result.documentation or "").startswith(NO_EFFECT)
-    ]
+    results = await topic_settings(brokers, name)
+    shown = [row for row in results if is_all or row.config_source == TOPIC_SOURCE]
+    settings: dict[str, Json] = {row.name: row.value for row in shown}
+    return settings, [row.name for row in shown if (row.documentation or "").startswith(NO_EFFECT)]
 
 
 CLIENT_NAME = "quire-topic"
@@ -364,10 +352,7 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
     async with open_brokers(arguments) as brokers:
         response = await topic_metadata(brokers, [name])
         topic_id = require_topic(response.topics[0], name).topic_id
-        if partition not in (
-            response_partition.partition_index
-            for response_partition in response.topics[0].partitions
-        ):
+        if partition not in (row.partition_index for row in response.topics[0].partitions):
             text = f"{name} has no partition {partition}"
             raise UsageError(text, try_next=f"quire topic show {name}")
         leader = leader_of(leaders_in(response), Place(name, partition))
@@ -493,7 +478,7 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     settings, known = asyncio.run(_found(arguments, SEE_LIST))
     wanted = known if arguments.partition is None else arguments.partition
     _require_partitions(arguments.topic, wanted, known)
-    partitions = [TopicPartition(arguments.topic, each) for each in wanted]
+    partitions = [TopicPartition(arguments.topic, number) for number in wanted]
     consumer = KafkaConsumer(
         **settings,
         enable_auto_commit=False,
@@ -547,8 +532,8 @@ def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
         if separator is None:
             yield None, value
             continue
-        key, found, rest = value.partition(separator.encode())
-        if not found:
+        key, cut, rest = value.partition(separator.encode())
+        if not cut:
             raise UsageError(
                 f"line {number} has no {separator!r} after its key; the lines before it were sent",
                 try_next="--key-separator with the text that ends the keys",
@@ -557,7 +542,7 @@ def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
 
 
 def _require_partitions(topic: str, wanted: Sequence[int], known: Container[int]) -> None:
-    missing = [each for each in wanted if each not in known]
+    missing = [number for number in wanted if number not in known]
     if missing:
         raise UsageError(
             f"{topic} has no partition {missing[0]}", try_next=f"quire topic show {topic}"
@@ -576,16 +561,13 @@ def _seek(
         consumer.seek_to_end(*partitions)
     elif start.isdecimal():
         starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-        for partition in partitions:
-            offset, place = (
-                max(int(start), starts[partition]),
-                f"{partition.topic}-{partition.partition}",
-            )
+        for part in partitions:
+            offset, place = max(int(start), starts[part]), f"{part.topic}-{part.partition}"
             if offset > int(start):
                 output.remark(f"{place} begins at {offset}: earlier records are deleted")
-            if offset > ends[partition]:
-                output.remark(f"{place} ends at {ends[partition]}: it has no record {offset} yet")
-            consumer.seek(partition, min(offset, ends[partition]))
+            if offset > ends[part]:
+                output.remark(f"{place} ends at {ends[part]}: it has no record {offset} yet")
+            consumer.seek(part, min(offset, ends[part]))
         return int(start)
     else:
         raise UsageError(f"--from must be earliest, latest or an offset, not {start!r}")
@@ -707,15 +689,10 @@ async def _read_reason(address: str) -> str:
         pool = cluster.open_pool()
         try:
             asked = up[:BOOKIES_ASKED_MAX]
-            answers = await asyncio.gather(
-                *(_answers(pool, registration.bookie_id) for registration in asked)
-            )
+            answers = await asyncio.gather(*(_answers(pool, row.bookie_id) for row in asked))
         finally:
             await pool.aclose()
-    return _reason_of(
-        up,
-        [registration for registration, answer in zip(asked, answers, strict=True) if not answer],
-    )
+    return _reason_of(up, [row for row, answer in zip(asked, answers, strict=True) if not answer])
 
 
 async def _answers(pool: BookiePool, bookie_id: BookieId) -> bool:

@@ -50,5 +50,5 @@ class AdminServers:
 
     def _note(self, url: str) -> None:
         now = self._now()
-        left = {each: until for each, until in self._silent_until.items() if until > now}
+        left = {server: until for server, until in self._silent_until.items() if until > now}
         self._silent_until = {**left, urlsplit(url).netloc: now + SILENT_S}

@@ -71,13 +71,13 @@ class Shapes:
         self, up: Collection[BookieId], in_limbo: Collection[BookieId] = ()
     ) -> Counter[Loss]:
         """Return the number of ledgers by what they would lack if only some bookies were up."""
-        found = Counter[Loss]()
+        losses = Counter[Loss]()
         for shape, count in self.ledgers.items():
             copies = fewest_copies_of(shape, up, in_limbo)
             loss = None if copies is None else loss_of(copies)
             if loss is not None:
-                found[loss] += count
-        return found
+                losses[loss] += count
+        return losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +157,7 @@ class ClusterMetrics(Collector):
             bookies_by_state(health),
         )
         if health.ledgers is not None:
-            states = {
-                str(ledger_state): health.ledgers.by_state[ledger_state]
-                for ledger_state in LedgerState
-            }
+            states = {str(state): health.ledgers.by_state[state] for state in LedgerState}
             yield _labelled("ledgers", "Ledgers by state.", "state", states)
             yield _labelled(
                 "ledgers_by_copies",
@@ -223,10 +220,10 @@ class Survey:
         return Surveyed(health, shapes, began_s, self._now())
 
     async def _each_ledger(self, shapes: Shapes) -> AsyncIterator[Read]:
-        async for each in LedgerPass(self._cluster, on_read=self._count):
-            if not isinstance(each[1], MetadataFormatError):
-                shapes.add(each[1])
-            yield each
+        async for read in LedgerPass(self._cluster, on_read=self._count):
+            if not isinstance(read[1], MetadataFormatError):
+                shapes.add(read[1])
+            yield read
 
     def _count(self, ledgers: int) -> None:
         self.ledgers_read += ledgers
@@ -245,19 +242,19 @@ async def read_cluster_metrics(cluster: Cluster, survey: Survey, now_s: float) -
 
 def bookies_by_state(health: Health) -> dict[str, int]:
     """Return the number of bookies in each state; removed ones do not count as down."""
-    found = dict.fromkeys(STATES, 0)
+    counts = dict.fromkeys(STATES, 0)
     for bookie in {*health.known, *health.up}:
         lifecycle = health.states.get(bookie, UNCHANGED).state
-        found[state_of(health.up.get(bookie), lifecycle)] += 1
-    return found
+        counts[state_of(health.up.get(bookie), lifecycle)] += 1
+    return counts
 
 
 def ledgers_by_copies(certain: Counter[int]) -> dict[str, int]:
     """Return the number of ledgers for each number of certain copies."""
-    found = {str(copies): 0 for copies in range(COPIES_SHOWN_MAX + 1)}
+    counts = {str(copies): 0 for copies in range(COPIES_SHOWN_MAX + 1)}
     for copies, ledgers in certain.items():
-        found[str(min(copies, COPIES_SHOWN_MAX))] += ledgers
-    return found
+        counts[str(min(copies, COPIES_SHOWN_MAX))] += ledgers
+    return counts
 
 
 def _of_repair(repair: RepairSummary) -> Iterator[Metric]:

@@ -91,7 +91,7 @@ def _indented(payload: bytes) -> str | None:
 
 def printable(text: str) -> str:
     """Return a text with escapes for what is not printable, or changes the direction of text."""
-    return "".join(each if each.isprintable() or each in _KEPT else _escaped(each) for each in text)
+    return "".join(sign if sign.isprintable() or sign in _KEPT else _escaped(sign) for sign in text)
 
 
 def _escaped(character: str) -> str:
@@ -103,7 +103,7 @@ def _dump(payload: bytes) -> str:
     lines = []
     for offset in range(0, len(payload), BYTES_PER_LINE):
         row = payload[offset : offset + BYTES_PER_LINE]
-        characters = "".join(chr(each) if chr(each) in _ASCII else "." for each in row)
+        characters = "".join(chr(byte) if chr(byte) in _ASCII else "." for byte in row)
         lines.append(f"{offset:08x}  {row.hex(' '):<{3 * BYTES_PER_LINE}} {characters}")
     return "\n".join(lines)
 
@@ -204,11 +204,11 @@ async def read_entries(
     """Return the entries `first` to `last`, which are confirmed, and at most ENTRIES_MAX."""
     metadata = ledger.metadata
     last = min(last, first + ENTRIES_MAX - 1)
-    found: dict[int, EntryRow] = {}
+    rows: dict[int, EntryRow] = {}
     for number in range(first, last + 1):
         lost = range_of(metadata.lost, number)
         if lost is not None:
-            found[number] = EntryRow(number, None, lost.accepted_ms)
+            rows[number] = EntryRow(number, None, lost.accepted_ms)
     problem, is_refused = "", False
     try:
         async with asyncio.timeout(READ_S), open_reader(cluster, ledger) as reader:
@@ -216,9 +216,9 @@ async def read_entries(
                 async for batch in reader.read(low, high, timeout=END_S):
                     for entry in batch:
                         payload = shown(bytes(entry.data), form)
-                        found[entry.id] = EntryRow(entry.id, payload)
+                        rows[entry.id] = EntryRow(entry.id, payload)
     except LedgerError as error:
         problem, is_refused = str(error), isinstance(error, UnauthorizedError)
     except TimeoutError:
         problem = f"the bookies did not answer within {READ_S:.0f} s: try again"
-    return EntryRows(tuple(found[each] for each in sorted(found)), problem, is_refused)
+    return EntryRows(tuple(rows[id_] for id_ in sorted(rows)), problem, is_refused)

@@ -104,11 +104,11 @@ class Sessions:
 
     def get(self, session_id: str) -> Session | None:
         """Return a session; None if there is none, or it has ended."""
-        found = self._by_id.get(session_id)
-        if found is not None and found.ends_s <= self._now():
+        session = self._by_id.get(session_id)
+        if session is not None and session.ends_s <= self._now():
             del self._by_id[session_id]
             return None
-        return found
+        return session
 
     def log_out(self, session_id: str) -> None:
         """End a session."""

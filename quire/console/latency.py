@@ -269,25 +269,19 @@ def latency_view(
     members = list(
         dict.fromkeys(bookie for part in reversed(ledger.fragments) for bookie in part.ensemble)
     )
-    found = {member: samples for member in members if (samples := ring.of(member))}
-    if not found:
+    measured = {member: samples for member in members if (samples := ring.of(member))}
+    if not measured:
         return None
-    shown = dict(list(found.items())[:BOOKIES_SHOWN_MAX])
+    shown = dict(list(measured.items())[:BOOKIES_SHOWN_MAX])
     since_ms = min(samples[0].at_ms for samples in shown.values())
     until_ms = max(samples[-1].at_ms for samples in shown.values())
-    timed = [
-        (number, happened)
-        for number, happened in enumerate(events, 1)
-        if happened.time_ms is not None
-    ]
+    timed = [(number, event) for number, event in enumerate(events, 1) if event.time_ms is not None]
     marks = [
         Mark(number, happened.time_ms, happened.what)
         for number, happened in timed
         if happened.time_ms is not None and since_ms <= happened.time_ms <= until_ms
     ]
-    before = sum(
-        happened.time_ms is not None and happened.time_ms < since_ms for _, happened in timed
-    )
+    before = sum(event.time_ms is not None and event.time_ms < since_ms for _, event in timed)
     strips = [Strip(str(bookie), samples) for bookie, samples in shown.items()]
     return LatencyView(
         since_ms,
@@ -336,11 +330,11 @@ def timeline(ledger: LedgerMetadata, job: Job | None, claim: Claim | None) -> li
 def _changes(fragments: Sequence[Fragment]) -> list[Happened]:
     changes = list(enumerate(pairwise(fragments), 1))
     shown = changes[-FRAGMENTS_SHOWN_MAX:]
-    found = [Happened(_change(index, before, after)) for index, (before, after) in shown]
+    happened = [Happened(_change(index, before, after)) for index, (before, after) in shown]
     if len(shown) < len(changes):
         count = len(changes) - len(shown)
-        found.insert(0, Happened(f"{count:,} older ensemble changes, which are not shown"))
-    return found
+        happened.insert(0, Happened(f"{count:,} older ensemble changes, which are not shown"))
+    return happened
 
 
 def _change(index: int, before: Fragment, after: Fragment) -> str:
@@ -362,24 +356,24 @@ def _end(ledger: LedgerMetadata) -> list[Happened]:
     assert ledger.last_entry_id is not None, "a closed ledger has an end"
     end = ledger.last_entry_id
     closed = "closed without entries" if end < 0 else f"closed at entry {end:,}"
-    found = [Happened(f"{closed}, by its writer or by a recovery")]
+    ends = [Happened(f"{closed}, by its writer or by a recovery")]
     if ledger.given_up:
         first = ledger.given_up[0].first_entry_id
-        found.append(Happened(f"an unclean recovery gave up the entries from {first:,} on"))
-    lost = sorted(ledger.lost, key=lambda each: each.accepted_ms)[-LOST_SHOWN_MAX:]
+        ends.append(Happened(f"an unclean recovery gave up the entries from {first:,} on"))
+    lost = sorted(ledger.lost, key=lambda range_: range_.accepted_ms)[-LOST_SHOWN_MAX:]
     for lost_range in lost:
         last = "on" if lost_range.is_after_the_end else f"to {lost_range.last_entry_id:,}"
         text = f"the loss of the entries from {lost_range.first_entry_id:,} {last} was accepted"
-        found.append(Happened(text, lost_range.accepted_ms))
-    return found
+        ends.append(Happened(text, lost_range.accepted_ms))
+    return ends
 
 
 def _repair(job: Job | None, claim: Claim | None) -> list[Happened]:
-    found = []
+    events = []
     if job is not None:
-        found.append(Happened(f"a repair is needed: {'; '.join(job.reasons)}", job.since_ms))
+        events.append(Happened(f"a repair is needed: {'; '.join(job.reasons)}", job.since_ms))
     if claim is not None:
         copied = f"{copied_text(claim)}" + (f" to {claim.target}" if claim.target else "")
         text = f"worker {claim.worker_id} repairs it: {copied}"
-        found.append(Happened(text, claim.since_ms))
-    return found
+        events.append(Happened(text, claim.since_ms))
+    return events

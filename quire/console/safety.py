@@ -251,12 +251,12 @@ async def compare_copies(
     """Compare what the bookies of a ledger list, up to its last entry."""
     last = last_listed(ledger, held, confirmed)
     compared_to = last_compared(ledger, last)
-    found = list[Part]()
+    compared = list[Part]()
     for part in parts(ledger, held, 0, compared_to, confirmed):
-        found.append(part)
-        if len(found) % PARTS_PER_SLICE == 0:
+        compared.append(part)
+        if len(compared) % PARTS_PER_SLICE == 0:
             await asyncio.sleep(0)
-    return Compared(found, last, compared_to, confirmed)
+    return Compared(compared, last, compared_to, confirmed)
 
 
 class Zone(StrEnum):
@@ -311,11 +311,11 @@ def zone_of(part: Part) -> Zone:
     return Zone.SHORT if part.copies + part.unknown < part.ack_quorum else Zone.UNKNOWN
 
 
-def zone_ranges(found: Iterable[Part]) -> list[ZoneRange]:
+def zone_ranges(parts: Iterable[Part]) -> list[ZoneRange]:
     """Return the zones of parts; neighbours that are alike are joined."""
     joined: list[ZoneRange] = []
-    for part in found:
-        each = ZoneRange(
+    for part in parts:
+        range_ = ZoneRange(
             part.first,
             part.last,
             part.fragment_index,
@@ -324,10 +324,10 @@ def zone_ranges(found: Iterable[Part]) -> list[ZoneRange]:
             len(part.assigned),
             part.lacking,
         )
-        if joined and joined[-1].is_like(each):
-            joined[-1] = replace(joined[-1], last=each.last)
+        if joined and joined[-1].is_like(range_):
+            joined[-1] = replace(joined[-1], last=range_.last)
         else:
-            joined.append(each)
+            joined.append(range_)
     return joined
 
 
@@ -357,9 +357,7 @@ def _copies_text(ranges: Sequence[ZoneRange]) -> str:
 
 def reasons(ledger: LedgerMetadata, entries: ZoneRange, held: Mapping[BookieId, Held]) -> list[str]:
     """Return why copies are not known to exist, one text for each bookie."""
-    return [
-        _reason(ledger, entries, bookie, why, held.get(bookie)) for bookie, why in entries.lacking
-    ]
+    return [_reason(ledger, entries, id_, why, held.get(id_)) for id_, why in entries.lacking]
 
 
 def _reason(
@@ -495,7 +493,7 @@ def window_of(ledger: LedgerMetadata, start: int | None) -> range:
 
 def map_of(
     ledger: LedgerMetadata,
-    found: Iterable[Part],
+    parts: Iterable[Part],
     held: Mapping[BookieId, Held],
     window: range,
     confirmed: int,
@@ -507,7 +505,7 @@ def map_of(
         for bookie in (*fragment.ensemble, *fragment.incoming):
             is_up, is_incoming = held.get(bookie, NOT_ASKED).is_up, bookie in fragment.incoming
             cells[bookie, index] = Cell(bookie, index, is_up=is_up, is_incoming=is_incoming)
-    for part in found:
+    for part in parts:
         if part.fragment_index in window and part.is_confirmed and not part.is_lost:
             _count(cells, part)
     rows = tuple(dict.fromkeys(bookie_id for bookie_id, _ in cells))
@@ -609,7 +607,7 @@ def safety_view(
     zones, window = zone_ranges(compared.parts), window_of(ledger, first_fragment)
     cells = map_of(ledger, compared.parts, held, window, min(confirmed, compared_to))
     said = sentence(zones, is_end_known=not end.problem)
-    by_need = sorted(zones, key=lambda each: _WORST_FIRST.index(each.zone))
+    by_need = sorted(zones, key=lambda range_: _WORST_FIRST.index(range_.zone))
     drawn_map = draw_fragment_map(
         cells, f"{address}?fragments={window.start}&fragment=", "Each cell opens its fragment."
     )
@@ -648,13 +646,13 @@ def grid_view(
         return GridView(column, fragment.ensemble, None, [], key, None, None)
     first = max(column.first, min(at, column.last))
     last = min(column.last, first + ENTRIES_MAX - 1)
-    found = list(parts(ledger, held, first, last, confirmed))
+    drawn = list(parts(ledger, held, first, last, confirmed))
     text = f"Copies of the entries {first} to {last} on {len(fragment.ensemble)} bookies."
     return GridView(
         column=column,
         bookies=fragment.ensemble,
-        drawn=draw_entry_grid(fragment.ensemble, found, text),
-        rows=[(part, [copy_of(part, bookie) for bookie in fragment.ensemble]) for part in found],
+        drawn=draw_entry_grid(fragment.ensemble, drawn, text),
+        rows=[(part, [copy_of(part, bookie) for bookie in fragment.ensemble]) for part in drawn],
         key=key,
         earlier=max(column.first, first - ENTRIES_MAX) if first > column.first else None,
         later=last + 1 if last < column.last else None,
@@ -668,7 +666,7 @@ def _row(ledger: LedgerMetadata, held: Mapping[BookieId, Held], entries: ZoneRan
 
 def definitions() -> Markup:
     """Return the patterns as an invisible image."""
-    found = Markup("").join(
+    patterns = Markup("").join(
         Markup(
             '<pattern id="pattern-{}" patternUnits="userSpaceOnUse" width="8" height="8" '
             'class="pattern {}"><rect width="8" height="8"></rect><path d="{}"></path></pattern>'
@@ -677,7 +675,7 @@ def definitions() -> Markup:
     )
     return Markup(
         '<svg width="0" height="0" aria-hidden="true" class="patterns"><defs>{}</defs></svg>'
-    ).format(found)
+    ).format(patterns)
 
 
 def fill(name: str) -> Markup:
@@ -712,7 +710,7 @@ def safety_strip(ranges: Sequence[ZoneRange], last: int, confirmed: int, text: s
     """Return the bar of the entries 0 to `last`, which is at least 0, with a text that says what
     it shows.
     """
-    shown = sorted(ranges, key=lambda each: _ZONE_ORDER.index(each.zone))[-DRAWN_MAX:]
+    shown = sorted(ranges, key=lambda range_: _ZONE_ORDER.index(range_.zone))[-DRAWN_MAX:]
     scale = STRIP_WIDTH / (last + 1)
     shapes = Markup("").join(_shape(zone_range, scale) for zone_range in shown)
     end = (confirmed + 1) * scale
@@ -726,20 +724,20 @@ def safety_strip(ranges: Sequence[ZoneRange], last: int, confirmed: int, text: s
     ).format(STRIP_WIDTH, STRIP_HEIGHT, text, shapes, mark)
 
 
-def _shape(each: ZoneRange, scale: float) -> Markup:
-    x, width = each.first * scale, each.count * scale
-    if each.zone is not Zone.FULL:
+def _shape(range_: ZoneRange, scale: float) -> Markup:
+    x, width = range_.first * scale, range_.count * scale
+    if range_.zone is not Zone.FULL:
         width = max(width, NARROWEST_RANGE)
         x = min(x, STRIP_WIDTH - width)
     return Markup(
         '<rect x="{:.2f}" y="2" width="{:.2f}" height="{}" class="shape" {}>'
         "<title>{}</title></rect>"
-    ).format(x, width, BAR_HEIGHT, fill(ZONE_PATTERNS[each.zone]), _title(each))
+    ).format(x, width, BAR_HEIGHT, fill(ZONE_PATTERNS[range_.zone]), _title(range_))
 
 
-def _title(each: ZoneRange) -> str:
-    entries = f"entry {each.first:,}" if each.count == 1 else f"{each.first:,} to {each.last:,}"
-    return f"{entries}: {each.zone}, {each.copies} of {each.wanted} copies"
+def _title(span: ZoneRange) -> str:
+    entries = f"entry {span.first:,}" if span.count == 1 else f"{span.first:,} to {span.last:,}"
+    return f"{entries}: {span.zone}, {span.copies} of {span.wanted} copies"
 
 
 CELL_PATTERNS: Final[Mapping[CellState, str]] = MappingProxyType(
@@ -759,25 +757,25 @@ def width_of(column: Column) -> float:
     return NARROWEST_FRAGMENT + PER_DOUBLING * math.log2(1 + column.count)
 
 
-def draw_fragment_map(found: FragmentMap, address: str, text: str) -> Markup:
+def draw_fragment_map(map_: FragmentMap, address: str, text: str) -> Markup:
     """Return the map; the link of a cell is `address` with the fragment's number."""
     x, shapes = float(LABEL_WIDTH), list[Markup]()
-    for number, column in enumerate(found.columns):
+    for number, column in enumerate(map_.columns):
         width = width_of(column)
         head = Markup('<text x="{:.1f}" y="16" class="head">{}</text>')
         shapes.append(head.format(x, column.index))
-        for row, bookie_id in enumerate(found.bookies):
-            cell = found.cells.get((bookie_id, column.index))
+        for row, bookie_id in enumerate(map_.bookies):
+            cell = map_.cells.get((bookie_id, column.index))
             if cell is not None:
                 shapes.append(_cell(cell, column, (row, number), (x, width), address))
         x += width + GAP
-    for row, bookie_id in enumerate(found.bookies):
+    for row, bookie_id in enumerate(map_.bookies):
         y = MAP_HEAD_HEIGHT + row * MAP_ROW_HEIGHT + MAP_ROW_HEIGHT / 2 + 2
         name = bookie_id[:LABEL_CHARACTERS]
         name += "…" if len(bookie_id) > LABEL_CHARACTERS else ""
         label = Markup('<text x="0" y="{:.1f}">{}<title>{}</title></text>')
         shapes.append(label.format(y, name, bookie_id))
-    height = MAP_HEAD_HEIGHT + len(found.bookies) * MAP_ROW_HEIGHT + 4
+    height = MAP_HEAD_HEIGHT + len(map_.bookies) * MAP_ROW_HEIGHT + 4
     return Markup(
         '<svg width="{:.0f}" height="{}" viewBox="0 0 {:.0f} {}" class="map" role="group" '
         'aria-labelledby="map-title" aria-describedby="map-text" data-walk="">'
@@ -839,24 +837,24 @@ def copy_of(part: Part, bookie_id: BookieId) -> Copy:
     return Copy.LISTED if why is None else _STATES[why]
 
 
-def draw_entry_grid(bookies: Sequence[BookieId], found: Sequence[Part], text: str) -> Markup:
+def draw_entry_grid(bookies: Sequence[BookieId], parts: Sequence[Part], text: str) -> Markup:
     """Return the grid of parts that have at most ENTRIES_MAX entries together."""
-    first = found[0].first
-    assert found[-1].last - first < ENTRIES_MAX, "the entries fit"
+    first = parts[0].first
+    assert parts[-1].last - first < ENTRIES_MAX, "the entries fit"
     shapes = list[Markup]()
     for row, bookie_id in enumerate(bookies):
         y = GRID_HEAD_HEIGHT + row * GRID_ROW_HEIGHT
         name = bookie_id[:LABEL_CHARACTERS]
         shapes.append(Markup('<text x="0" y="{}">{}</text>').format(y + 14, name))
-        for part in found:
+        for part in parts:
             state = copy_of(part, bookie_id)
             if state is not Copy.NOT_ASSIGNED:
                 shapes.append(_squares(part, first, y, state))
     label = Markup('<text x="{}" y="12" text-anchor="{}">{}</text>')
-    width = LABEL_WIDTH + (found[-1].last - first + 1) * SQUARE
+    width = LABEL_WIDTH + (parts[-1].last - first + 1) * SQUARE
     shapes.append(label.format(LABEL_WIDTH, "start", first))
-    if found[-1].last > first + ENTRIES_MAX // 10:
-        shapes.append(label.format(width, "end", found[-1].last))
+    if parts[-1].last > first + ENTRIES_MAX // 10:
+        shapes.append(label.format(width, "end", parts[-1].last))
     height = GRID_HEAD_HEIGHT + len(bookies) * GRID_ROW_HEIGHT
     return Markup(
         '<svg width="{}" height="{}" viewBox="0 0 {} {}" class="map" role="img" '

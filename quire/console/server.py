@@ -183,13 +183,13 @@ def _static_routes() -> list[Route]:
     files = load_static()
 
     async def answer(request: web.Request) -> web.Response:
-        found = files.get(request.match_info["name"])
-        if found is None:
+        file = files.get(request.match_info["name"])
+        if file is None:
             raise web.HTTPNotFound(text="there is no such file")
         headers = {"Cache-Control": f"public, max-age={KEEP_S}, immutable"}
         charset = "utf-8"
         return web.Response(
-            body=found.data, content_type=found.content_type, charset=charset, headers=headers
+            body=file.data, content_type=file.content_type, charset=charset, headers=headers
         )
 
     return [Route("GET", "/static/{name}", answer, is_open=True)]

@@ -48,13 +48,13 @@ class StaticFile(NamedTuple):
 
 def load_static() -> dict[str, StaticFile]:
     """Read the static files, by their names."""
-    found = {}
+    files = {}
     for path in sorted(STATIC.iterdir()):
         if path.suffix in TYPES:
             data = path.read_bytes()
             version = sha256(data).hexdigest()[:_HASH_CHARACTERS]
-            found[path.name] = StaticFile(data, TYPES[path.suffix], version)
-    return found
+            files[path.name] = StaticFile(data, TYPES[path.suffix], version)
+    return files
 
 
 def with_commands(text: str) -> Markup:
@@ -68,10 +68,10 @@ def with_commands(text: str) -> Markup:
 
 def subject_link(base_path: str, where: str) -> Markup:
     """Return where a problem is, as a link if that is one ledger or one bookie."""
-    found = _SUBJECT.fullmatch(where)
-    if found is None:
+    match = _SUBJECT.fullmatch(where)
+    if match is None:
         return escape(where)
-    kind, name = found.groups()
+    kind, name = match.groups()
     address = f"{base_path}/{kind}s/{quote(name, safe='')}"
     return Markup('<a href="{}">{}</a>').format(address, where)
 
@@ -157,7 +157,7 @@ def asked_number(fields: Mapping[str, object], name: str, default: int, most: in
     text = str(fields.get(name, "")).strip()
     if not text:
         return default
-    found = number_of(text, _ODD, most)
-    if found == _ODD:
+    number = number_of(text, _ODD, most)
+    if number == _ODD:
         raise web.HTTPBadRequest(text=f"{name} must be a whole number from 0 to {most}")
-    return found
+    return number

@@ -121,21 +121,21 @@ class OwnNodes:
 
     def note_failed(self, sent: Sent) -> None:
         """Note that writes certainly had no effect."""
-        for number, each in sent:
-            node = self._nodes.get(each.path)
+        for number, operation in sent:
+            node = self._nodes.get(operation.path)
             if node is not None:
                 node.values.pop(number, None)
                 node.deletes.pop(number, None)
-                self._drop_empty(each.path, node)
+                self._drop_empty(operation.path, node)
 
     def note_done(self, sent: Sent) -> None:
         """Note that writes took effect: those before them at the same nodes are gone."""
-        for number, each in sent:
-            node = self._nodes.get(each.path)
+        for number, operation in sent:
+            node = self._nodes.get(operation.path)
             if node is None:
                 continue
             node.values = {at: value for at, value in node.values.items() if at >= number}
-            match each:
+            match operation:
                 case Create():
                     node.created = number
                 case Delete():
@@ -144,7 +144,7 @@ class OwnNodes:
                 case CompareAndSet():
                     continue
             node.deletes = dict.fromkeys(at for at in node.deletes if at > number)
-            self._drop_empty(each.path, node)
+            self._drop_empty(operation.path, node)
 
     def _drop_empty(self, path: str, node: _Node) -> None:
         if not node.values and node.created is None:

@@ -76,10 +76,10 @@ class MappingRule:
         """Return the name for a subject; None if the rule does not match."""
         if self.pattern is None:
             return subject
-        found = self.pattern.fullmatch(subject)
-        if found is None:
+        match = self.pattern.fullmatch(subject)
+        if match is None:
             return None
-        name = _GROUP.sub(lambda each: found[int(each[1])] or "", self.replacement)
+        name = _GROUP.sub(lambda group: match[int(group[1])] or "", self.replacement)
         return {"L": name.lower(), "U": name.upper()}.get(self.letters, name)
 
 
@@ -91,9 +91,9 @@ def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
         if rest.startswith(DEFAULT_RULES):
             rules.append(MappingRule())
             rest = rest[len(DEFAULT_RULES) :]
-        elif found := _RULE.match(rest):
-            rules.append(_rule(found[1], found[2], found[3]))
-            rest = rest[found.end() :]
+        elif match := _RULE.match(rest):
+            rules.append(_rule(match[1], match[2], match[3]))
+            rest = rest[match.end() :]
         else:
             raise ValueError(f"{rest!r} is no rule: write DEFAULT or RULE:pattern/replacement/[LU]")
         rest = rest.lstrip()
@@ -110,7 +110,7 @@ def _rule(pattern: str, replacement: str, letters: str) -> MappingRule:
         compiled = re.compile(pattern)
     except re.error as error:
         raise ValueError(f"{pattern!r} is no pattern ({error})") from error
-    groups = [int(each) for each in _GROUP.findall(replacement)]
+    groups = [int(number) for number in _GROUP.findall(replacement)]
     if max(groups, default=0) > compiled.groups:
         raise ValueError(f"{replacement!r} names a group that {pattern!r} does not have")
     return MappingRule(compiled, replacement, letters)
@@ -126,7 +126,7 @@ def principal_of(certificate: Mapping[str, Any] | None, rules: Sequence[MappingR
     if len(subject) > SUBJECT_CHARACTERS_MAX:
         return ANONYMOUS
     names = (rule.apply(subject) for rule in rules)
-    name = next((each for each in names if each is not None), "")
+    name = next((given for given in names if given is not None), "")
     return Principal(name) if name else ANONYMOUS
 
 

@@ -56,15 +56,15 @@ def check_private(path: str) -> None:
     SecretError.
     """
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError as error:
         raise SecretError(path, f"it cannot be read ({error.strerror})") from error
-    _check_mode(path, found)
+    _check_mode(path, status)
 
 
-def _check_mode(path: str, found: os.stat_result) -> None:
-    mode = found.st_mode
-    refused = OTHERS & ~stat.S_IRGRP if found.st_uid == ROOT else OTHERS
+def _check_mode(path: str, status: os.stat_result) -> None:
+    mode = status.st_mode
+    refused = OTHERS & ~stat.S_IRGRP if status.st_uid == ROOT else OTHERS
     if mode & refused:
         raise SecretError(
             path,

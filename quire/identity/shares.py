@@ -62,14 +62,14 @@ def network_of(address: str) -> str:
     client can use as many of these as it likes.
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
+    if isinstance(parsed, ipaddress.IPv4Address):
         return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(found), NETWORK_BITS), strict=False))
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(parsed), NETWORK_BITS), strict=False))
 
 
 class QueueFullError(CopyableError):
@@ -167,17 +167,17 @@ class FairQueue:
         self._serve_waiting()
 
     def _serve_waiting(self) -> None:
-        for each in list(self._waiting):
+        for share in list(self._waiting):
             if not self._places.has_free():
                 return
-            turn, count = next(iter(self._waiting[each].items()))
+            turn, count = next(iter(self._waiting[share].items()))
             if turn.cancelled():
                 continue  # its wait goes on soon: it leaves the queue, and serves the others
-            if self._places.take(each, count):
-                waiting = self._waiting.pop(each)
+            if self._places.take(share, count):
+                waiting = self._waiting.pop(share)
                 del waiting[turn]
                 if waiting:
-                    self._waiting[each] = waiting  # behind the others
+                    self._waiting[share] = waiting  # behind the others
                 turn.set_result(None)
 
     def _remove(self, holder: str, turn: "asyncio.Future[None]") -> None:

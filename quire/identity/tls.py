@@ -53,7 +53,7 @@ class TlsFiles:
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that are given."""
-        return tuple(Path(each) for each in (self.certificate, self.key, self.authorities) if each)
+        return tuple(Path(name) for name in (self.certificate, self.key, self.authorities) if name)
 
     @property
     def shown(self) -> str:
@@ -63,12 +63,12 @@ class TlsFiles:
     @property
     def state(self) -> tuple[tuple[int, int, int], ...]:
         """What changes when the files are written or replaced."""
-        found: list[tuple[int, int, int]] = []
+        states: list[tuple[int, int, int]] = []
         for path in self.paths:
             with contextlib.suppress(OSError):
                 status = path.stat()
-                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return tuple(found)
+                states.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(states)
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
@@ -313,16 +313,16 @@ def _numbers_in(path: str) -> frozenset[int]:
         text = read_bounded(path, FILE_BYTES_MAX, is_private=False).decode()
     except (SecretError, ValueError) as error:
         raise CertificateError(f"the refused certificates cannot be read: {error}") from error
-    found = set[int]()
+    numbers = set[int]()
     for count, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].strip()
         if not words:
             continue
         try:
-            found.add(int(words.removeprefix(PREFIX).replace(":", ""), 16))
+            numbers.add(int(words.removeprefix(PREFIX).replace(":", ""), 16))
         except ValueError:
             raise CertificateError(
                 f"line {count} of {path} is not a serial number in hexadecimal, as `openssl x509"
                 " -noout -serial` prints it"
             ) from None
-    return frozenset(found)
+    return frozenset(numbers)

@@ -208,9 +208,9 @@ class _Rebuild:
         """
         after = -1
         scan = partial(stored_runs.scan_segments, kind=stored_runs.LIVE_BYTES)
-        while found := await self._old.view(partial(scan, after=after)):
-            after = found[-1][0]
-            numbers = [number for number, live_bytes in found if live_bytes is not None]
+        while page := await self._old.view(partial(scan, after=after)):
+            after = page[-1][0]
+            numbers = [number for number, live_bytes in page if live_bytes is not None]
             await self._new.update(partial(stored_runs.name_segments, numbers=numbers))
 
     async def _copy_runs(self) -> None:
@@ -267,8 +267,8 @@ class _Rebuild:
     async def _add_from_segment(self, segment: Segment, end: int) -> None:
         file = await self._files.open(segment.name)
         try:
-            async for found in read_segment(file, segment.number):
-                below = [run for run in found if run.offset < end]
+            async for runs in read_segment(file, segment.number):
+                below = [run for run in runs if run.offset < end]
                 for start in range(0, len(below), RECORDS_PER_PAGE):
                     await self._add_page(segment.number, below[start : start + RECORDS_PER_PAGE])
         finally:
@@ -309,15 +309,15 @@ def _copied_pairs(
 ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
     """Return pairs from a key on, and the key of the next call; None after the last pair."""
     pairs = transaction.scan(start, PAIRS_PER_PAGE)
-    found: list[tuple[bytes, bytes]] = []
+    copied: list[tuple[bytes, bytes]] = []
     for key, value in pairs:
         if key.startswith(_REBUILT_PREFIXES):
-            return found, _behind_prefix(key[:1])
+            return copied, _behind_prefix(key[:1])
         if not key.startswith(prefix):
-            return found, None
+            return copied, None
         if key != _META_KEY:
-            found.append((key, value))
-    return found, pairs[-1][0] + b"\0" if len(pairs) == PAIRS_PER_PAGE else None
+            copied.append((key, value))
+    return copied, pairs[-1][0] + b"\0" if len(pairs) == PAIRS_PER_PAGE else None
 
 
 def _behind_prefix(prefix: bytes) -> bytes:
@@ -368,13 +368,13 @@ def _gaps_of(transaction: StoreTransaction, run: FooterRun) -> list[tuple[int, i
 def _find_unnamed(page: list[FooterRun], transaction: StoreTransaction) -> list[FooterRun]:
     """Return the records of held ledgers that have entries which no run names."""
     held: dict[LedgerId, bool] = {}
-    found: list[FooterRun] = []
+    unnamed: list[FooterRun] = []
     for run in page:
         if run.ledger_id not in held:
             held[run.ledger_id] = _is_held(transaction, run.ledger_id)
         if held[run.ledger_id] and _gaps_of(transaction, run):
-            found.append(run)
-    return found
+            unnamed.append(run)
+    return unnamed
 
 
 def _add_unnamed(number: int, page: list[FooterRun], transaction: StoreTransaction) -> list[int]:

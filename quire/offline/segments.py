@@ -83,14 +83,14 @@ async def report_segments(
 
 async def count_live_bytes(store: OrderedStore) -> dict[int, int]:
     """Sum the bytes of all runs in an index by segment, without damaged runs."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     after = (-1, -1)
     while page := await store.view(partial(scan_runs, after=after, limit=RUNS_PER_VIEW)):
         runs = [stored.run for stored in page if stored.run is not None]
         for number, size in bytes_by_segment(runs).items():
-            found[number] = found.get(number, 0) + size
+            sizes[number] = sizes.get(number, 0) + size
         after = (page[-1].ledger_id, page[-1].last)
-    return found
+    return sizes
 
 
 class _Reading:
@@ -119,15 +119,15 @@ class _Reading:
             await file.close()
         report.ledger_count = len(ledgers)
 
-    def _count(self, found: list[Record], ledgers: dict[int, None]) -> None:
+    def _count(self, parsed: list[Record], ledgers: dict[int, None]) -> None:
         report = self.report
         if report.first_lsn is None:
-            report.first_lsn = found[0].header.lsn
-        last = found[-1].header
+            report.first_lsn = parsed[0].header.lsn
+        last = parsed[-1].header
         report.last_lsn, report.has_footer = last.lsn, last.kind is RecordKind.FOOTER
         self.synced_lsn = max(self.synced_lsn, last.synced_lsn)
-        report.record_count += len(found)
-        for record in found:
+        report.record_count += len(parsed)
+        for record in parsed:
             kind = record.header.kind
             if kind is RecordKind.ADDS:
                 batch = parse_header(record.body)

@@ -74,8 +74,8 @@ async def read_segment(file: ReadableFile, number: int) -> AsyncIterator[list[Fo
             yield list(_adds_of(part))
 
 
-def _adds_of(found: list[Record]) -> Iterator[FooterRun]:
-    for record in found:
+def _adds_of(parsed: list[Record]) -> Iterator[FooterRun]:
+    for record in parsed:
         if record.header.kind is RecordKind.ADDS:
             batch = parse_header(record.body)
             offset, size = records.offset_of(record.header.lsn), record.header.size

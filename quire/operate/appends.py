@@ -52,8 +52,8 @@ async def create_unclaimed_by(services: ClientServices, wanted: NewLedger) -> Le
     client. Raises LedgerError.
     """
     marked = replace(wanted, custom={**wanted.custom, UNCLAIMED_NAME: "1"})
-    found, _, _ = await LedgerCalls(services).create(marked, services.config.call_timeout_s)
-    return LedgerInfo.of(found)
+    created, _, _ = await LedgerCalls(services).create(marked, services.config.call_timeout_s)
+    return LedgerInfo.of(created)
 
 
 @asynccontextmanager
@@ -82,36 +82,36 @@ async def writer_claimed_by(
 ) -> AsyncIterator[LedgerWriter]:
     """Do the same as `claimed_writer`, with the parts of a running client."""
     limit = services.config.call_timeout_s
-    found, version, keys = await LedgerCalls(services).find(ledger_id, password, limit)
+    stored, version, keys = await LedgerCalls(services).find(ledger_id, password, limit)
     key = None
-    if encryption is not None and found.encryption is not None:
-        key = encryption.key(found.encryption.key_id, ledger_id)
+    if encryption is not None and stored.encryption is not None:
+        key = encryption.key(stored.encryption.key_id, ledger_id)
     elif encryption is not None:
         key = encryption.current_key()
-    sealer = sealer_to_write(found, key)
-    metadata, version = await _claim(services, found, version)
+    sealer = sealer_to_write(stored, key)
+    metadata, version = await _claim(services, stored, version)
     async with _writer(services, metadata, version, keys, sealer) as writer:
         yield writer
 
 
 async def _claim(
-    services: ClientServices, found: LedgerMetadata, version: Version
+    services: ClientServices, stored: LedgerMetadata, version: Version
 ) -> tuple[LedgerMetadata, Version]:
     """Remove the mark. Repair may replace a member of the ledger meanwhile (rule 9.15)."""
-    ledger_id = found.ledger_id
+    ledger_id = stored.ledger_id
     limit, address = services.config.call_timeout_s, services.store.address
     async with metadata_call("claiming a ledger", address, limit, ledger_id=ledger_id):
         for _ in range(CLAIMS_MAX):
-            _require_unclaimed(found)
-            custom = {name: text for name, text in found.custom.items() if name != UNCLAIMED_NAME}
+            _require_unclaimed(stored)
+            custom = {name: text for name, text in stored.custom.items() if name != UNCLAIMED_NAME}
             token = UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES))
             writer = services.registration.client_id
-            claimed = replace(found, custom=custom, writer=writer, update_token=token)
+            claimed = replace(stored, custom=custom, writer=writer, update_token=token)
             try:
                 return claimed, await services.ledgers.compare_and_set(claimed, version)
             except VersionConflictError:
-                found, version = await services.ledgers.get(ledger_id, fresh=True)
-        _require_unclaimed(found)
+                stored, version = await services.ledgers.get(ledger_id, fresh=True)
+        _require_unclaimed(stored)
     text = f"its metadata changed {CLAIMS_MAX} times while it was being claimed: try again"
     raise LedgerClosedError(text, ledger_id=ledger_id)
 

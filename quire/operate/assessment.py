@@ -75,9 +75,7 @@ def bookie_findings(
         )
         for reason in reasons
     ]
-    is_explained = state in EMPTIED_STATES or any(
-        reason not in BLOCKS_NO_ADDS for reason in reasons
-    )
+    is_explained = state in EMPTIED_STATES or any(why not in BLOCKS_NO_ADDS for why in reasons)
     if not bookie.writable and not is_explained:
         findings.append(Finding(where, "takes no new entries", f"{shown} shows why"))
     return findings

@@ -95,7 +95,7 @@ async def records_of(cluster: Cluster, wanted: Sequence[str]) -> dict[BookieId, 
     NoSuchBookieError.
     """
     states = LifecycleStore(cluster.store, cluster.rng)
-    known = [await _known(cluster, states, each) for each in dict.fromkeys(wanted)]
+    known = [await _known(cluster, states, name) for name in dict.fromkeys(wanted)]
     return {bookie: await states.get(bookie) for bookie in known}
 
 
@@ -152,16 +152,16 @@ async def naming_of(
     `ledgers` must not have begun.
     """
     await cluster.store.children(LEDGERS, agreed=True)
-    found = {bookie: Naming() for bookie in bookies}
+    namings = {bookie: Naming() for bookie in bookies}
     async for ledger_id, ledger in ledgers:
-        for bookie_id, naming in found.items():
+        for bookie_id, naming in namings.items():
             if isinstance(ledger, MetadataFormatError):
                 naming.unreadable.append(ledger_id)
             elif ledger.names(bookie_id):
                 naming.ledgers += 1
                 if len(naming.first) < LEDGERS_NAMED_MAX:
                     naming.first.append(ledger_id)
-    return found
+    return namings
 
 
 async def drain_forecast(
@@ -170,14 +170,14 @@ async def drain_forecast(
     """Return what draining bookies would move; nothing is changed."""
     up = dict(cluster.directory.bookies)
     states = await LifecycleStore(cluster.store, cluster.rng).get_all()
-    found = DrainForecast(DrainPlan(bookies, drain_targets(bookies, up, states), up))
+    forecast = DrainForecast(DrainPlan(bookies, drain_targets(bookies, up, states), up))
     async for _, ledger in ledgers:
         if isinstance(ledger, MetadataFormatError):
-            found.unreadable += 1
+            forecast.unreadable += 1
         else:
-            found.plan.add(ledger)
-    found.estimate_s = await _estimate_s(cluster, found.plan.size_bytes)
-    return found
+            forecast.plan.add(ledger)
+    forecast.estimate_s = await _estimate_s(cluster, forecast.plan.size_bytes)
+    return forecast
 
 
 def _require_usable(cluster: Cluster, bookie_id: BookieId, record: BookieLifecycle) -> None:
@@ -220,9 +220,9 @@ async def _require_away(cluster: Cluster, lost: Collection[BookieId]) -> None:
             )
 
 
-def _require_unnamed(found: Mapping[BookieId, Naming]) -> None:
+def _require_unnamed(namings: Mapping[BookieId, Naming]) -> None:
     """Raise StillNamedError unless no ledger names the bookies, for certain."""
-    for bookie_id, naming in found.items():
+    for bookie_id, naming in namings.items():
         if naming.ledgers:
             shown = ", ".join(map(str, naming.first))
             raise StillNamedError(

@@ -99,13 +99,13 @@ class BrokerAccess:
 
         async def ask(address: PeerAddress) -> MessageT | None:
             try:
-                found = await self.ask_one(address, request, answer)
+                reply = await self.ask_one(address, request, answer)
             except NoBrokerError:
                 return None
-            return None if getattr(found, "error_code", ErrorCode.NONE) else found
+            return None if getattr(reply, "error_code", ErrorCode.NONE) else reply
 
         answers = await asyncio.gather(*map(ask, self.addresses))
-        if all(each is None for each in answers):
+        if all(reply is None for reply in answers):
             raise NoBrokerError("no broker responds", try_next=CHECK_LOGS)
         return dict(zip(self.addresses, answers, strict=True))
 
@@ -160,10 +160,10 @@ def open_registered(
 def _addresses(
     registrations: tuple[BrokerRegistration, ...], listener: str | None
 ) -> list[PeerAddress]:
-    found = []
+    addresses = []
     for registration in registrations:
-        for each in registration.listeners:
-            if listener in (None, each.name):
-                found.append(PeerAddress(registration.broker_id, each.host, each.port))
+        for endpoint in registration.listeners:
+            if listener in (None, endpoint.name):
+                addresses.append(PeerAddress(registration.broker_id, endpoint.host, endpoint.port))
                 break
-    return found
+    return addresses

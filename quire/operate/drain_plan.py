@@ -114,6 +114,6 @@ class DrainPlan:
             needed = len(fragment.ensemble)
             return f"needs {needed} other writable bookies, has {len(self.targets)}"
         sets = fragment.holders.write_sets(fragment.quorum)
-        moved = (each for each in sets if not drained.isdisjoint(each))
+        moved = (set_ for set_ in sets if not drained.isdisjoint(set_))
         has_sources = all(any(member in self.up for member in members) for members in moved)
         return None if has_sources else NO_SOURCE

@@ -66,10 +66,10 @@ def describe_field(name: str, value: object) -> str:
         case str() | int():
             return str(value)
         case Mapping():
-            pairs = (f"{each}={describe_field(each, value[each])}" for each in value)
+            pairs = (f"{key}={describe_field(key, value[key])}" for key in value)
             return ", ".join(pairs) or NOTHING
         case Sequence():
-            return ", ".join(describe_field(name, each) for each in value) or NOTHING
+            return ", ".join(describe_field(name, item) for item in value) or NOTHING
         case _:
             return str(value)
 

@@ -99,9 +99,9 @@ class LedgerGroups:
     def __init__(self) -> None:
         self._groups: dict[tuple[str, str], _Group] = {}
 
-    def add(self, found: Iterable[LedgerFinding]) -> None:
+    def add(self, findings: Iterable[LedgerFinding]) -> None:
         """Add the problems of a ledger to their groups."""
-        for finding in found:
+        for finding in findings:
             if finding.cause:
                 group = self._groups.setdefault((finding.cause, finding.advice), _Group(finding))
                 group.ledgers.add(finding.ledger_id)

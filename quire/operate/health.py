@@ -122,11 +122,11 @@ async def _check_ledgers(cluster: Cluster, ledgers: EachLedger, health: Health) 
     counts = LedgerCounts()
     findings, warnings = LedgerGroups(), LedgerGroups()
 
-    def add(groups: LedgerGroups, found: list[LedgerFinding]) -> None:
-        groups.add(found)
+    def add(groups: LedgerGroups, listed: list[LedgerFinding]) -> None:
+        groups.add(listed)
         if health.by_ledger is not None:
             kind = "finding" if groups is findings else "warning"
-            health.by_ledger += [(kind, finding) for finding in found]
+            health.by_ledger += [(kind, finding) for finding in listed]
 
     async for ledger_id, ledger in ledgers:
         if isinstance(ledger, MetadataFormatError):
@@ -160,9 +160,7 @@ def health_as_json(address: str, health: Health) -> dict[str, Json]:
         "bookies_up": len(health.up),
         "bookies_writable": sum(registration.writable for registration in health.up.values()),
         "bookies_not_active": {
-            str(lifecycle): lifecycles[lifecycle]
-            for lifecycle in Lifecycle
-            if lifecycle is not Lifecycle.ACTIVE
+            str(state): lifecycles[state] for state in Lifecycle if state is not Lifecycle.ACTIVE
         },
         "hosts_up": len(dict.fromkeys(registration.place for registration in health.up.values())),
         "ledgers": {} if ledgers is None else {str(s): ledgers.by_state[s] for s in LedgerState},

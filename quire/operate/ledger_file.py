@@ -221,11 +221,11 @@ def _parse_header(body: bytes) -> FileHeader:
     return header
 
 
-def _check_encryption(found: EncryptionHeader | None) -> None:
-    if found is None:
+def _check_encryption(given: EncryptionHeader | None) -> None:
+    if given is None:
         return
     try:
-        texts, tokens = (found["cipher"], found["key_id"]), (found["key_token"], found["key_check"])
+        texts, tokens = (given["cipher"], given["key_id"]), (given["key_token"], given["key_check"])
     except (TypeError, KeyError) as error:
         raise DamagedFileError("the header's encryption lacks a field") from error
     if not (

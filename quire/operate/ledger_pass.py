@@ -45,20 +45,20 @@ class LedgerPass:
             group.append(ledger_id)
             if len(group) < READS_AT_ONCE:
                 continue
-            for each in await self._read(group):
-                yield each
+            for read in await self._read(group):
+                yield read
             group.clear()
             if asyncio.get_running_loop().time() >= ends_s:
                 return
-        for each in await self._read(group):
-            yield each
+        for read in await self._read(group):
+            yield read
         self.is_complete = True
 
     async def _read(self, group: list[LedgerId]) -> list[Read]:
-        found = await asyncio.gather(*map(self._read_one, group))
+        reads = await asyncio.gather(*map(self._read_one, group))
         self.ledgers_read += len(group)
         self._on_read(len(group))
-        return [each for each in found if each is not None]
+        return [read for read in reads if read is not None]
 
     async def _read_one(self, ledger_id: LedgerId) -> Read | None:
         try:

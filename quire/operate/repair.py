@@ -227,10 +227,10 @@ class RepairSummary:
         return self.lifecycles.get(bookie_id, UNCHANGED).state
 
     def _left_text(self, status: RepairStatus) -> str:
-        found = sum(total.ledgers for total in status.totals if total.urgency != RepairClass.LOST)
+        counted = sum(total.ledgers for total in status.totals if total.urgency != RepairClass.LOST)
         # Ledgers that only an open fragment or an operator's request concerns have jobs alone.
         jobs = sum(job_name.urgency != RepairClass.LOST for job_name in self.published)
-        ledgers, blocked = max(found, jobs), _blocked_count(status)
+        ledgers, blocked = max(counted, jobs), _blocked_count(status)
         if not ledgers:
             waits = self.away or self._damaged_without_job() or self._changed_since(status)
             return f"Nothing to repair{' now' if waits else ''}"
@@ -271,22 +271,18 @@ class RepairSummary:
     def _damaged_without_job(self) -> Mapping[LedgerId, int]:
         """Return the ledgers with damaged entries that have no job, and the number of entries."""
         have_jobs = {job_name.ledger_id for job_name in self.published}
-        found = Counter[LedgerId]()
+        counts = Counter[LedgerId]()
         for bookie_id, record in self.scrubs.items():
             if self._state_of(bookie_id) not in (Lifecycle.LOST, Lifecycle.REMOVED):
-                for bad_range in record.bad:
-                    found[bad_range.ledger_id] += (
-                        bad_range.last_entry_id - bad_range.first_entry_id + 1
-                    )
-        return {
-            ledger_id: found[ledger_id] for ledger_id in sorted(found) if ledger_id not in have_jobs
-        }
+                for bad in record.bad:
+                    counts[bad.ledger_id] += bad.last_entry_id - bad.first_entry_id + 1
+        return {id_: counts[id_] for id_ in sorted(counts) if id_ not in have_jobs}
 
     def _damage_text(self) -> str:
-        found = self._damaged_without_job()
-        if not found:
+        damaged = self._damaged_without_job()
+        if not damaged:
             return ""
-        first, entries = next(iter(found)), sum(found.values())
+        first, entries = next(iter(damaged)), sum(damaged.values())
         what = "1 damaged entry has" if entries == 1 else f"{entries} damaged entries have"
         return f"{what} no job, see quire repair explain {first}"
 
@@ -294,7 +290,7 @@ class RepairSummary:
         away = self.away
         if not away:
             return ""
-        dues = [each for each in away.values() if each is not None]
+        dues = [due for due in away.values() if due is not None]
         delay = describe_duration(self.settings.lost_after_s)
         when = f"in {describe_duration(min(dues) / 1000)}" if dues else f"{delay} after it left"
         lost = f"it counts as lost {when}"
@@ -345,7 +341,7 @@ def _blocked_text(status: RepairStatus) -> str:
     if not status.blocked:
         return ""
     at_least = "at least " if len(status.blocked) >= BLOCKED_REASONS_MAX else ""
-    reasons = sorted(status.blocked, key=lambda each: -each.ledgers)[:REASONS_SHOWN_MAX]
+    reasons = sorted(status.blocked, key=lambda row: -row.ledgers)[:REASONS_SHOWN_MAX]
     why = "; ".join(f"{reason.reason} ({_count(reason.ledgers)})" for reason in reasons)
     return f", {at_least}{_blocked_count(status)} blocked: {why}"
 
@@ -445,21 +441,18 @@ def damaged_parts(
     ledger: LedgerMetadata, scrubs: Mapping[BookieId, ScrubRecord]
 ) -> list[DamagedPart]:
     """Return all damaged entries of a ledger, by bookie, in the order of entries."""
-    found: list[DamagedPart] = []
+    damaged: list[DamagedPart] = []
     for bookie_id, record in sorted(scrubs.items()):
         reported = record.bad_of(ledger.ledger_id)
         parts = [DamagedPart(entry, None) for entry in bad_entries(ledger, bookie_id, reported)]
         for start, end, why_not in _spans_without_repair(ledger, bookie_id):
-            for bad_range in reported:
-                first, last = (
-                    max(bad_range.first_entry_id, start),
-                    min(bad_range.last_entry_id, end),
-                )
+            for bad in reported:
+                first, last = max(bad.first_entry_id, start), min(bad.last_entry_id, end)
                 if first <= last:
                     entries = BadEntries(bookie_id, EntryId(first), EntryId(last))
                     parts.append(DamagedPart(entries, why_not))
-        found += sorted(parts, key=lambda part: part.entries.first_entry_id)
-    return found
+        damaged += sorted(parts, key=lambda part: part.entries.first_entry_id)
+    return damaged
 
 
 def _spans_without_repair(
@@ -523,13 +516,11 @@ class Explanation:
     @property
     def standings(self) -> Standings:
         """Return the standings of all bookies that have a state."""
-        found = {
+        known = {
             lifecycle: standing_of(self._state(lifecycle).state, is_up=lifecycle in self.up)
             for lifecycle in self.lifecycles
         }
-        return Standings(
-            {bookie: found[bookie] for bookie in found if found[bookie] is not Standing.GOOD}
-        )
+        return Standings({id_: known[id_] for id_ in known if known[id_] is not Standing.GOOD})
 
     @property
     def urgency(self) -> RepairClass | None:
@@ -616,12 +607,8 @@ class Explanation:
         lacks = [CAUSES[need.cause].format(need.replaces) for need in needs if not need.is_lost]
         if any(need.is_lost for need in needs):
             lacks.insert(0, NO_COPY)
-        is_open = first not in [
-            closed_fragment.first_entry_id for closed_fragment in closed_fragments(self.ledger)
-        ]
-        away = [
-            bookie for bookie in fragment.ensemble if self.standings.of(bookie) is not Standing.GOOD
-        ]
+        is_open = first not in [part.first_entry_id for part in closed_fragments(self.ledger)]
+        away = [id_ for id_ in fragment.ensemble if self.standings.of(id_) is not Standing.GOOD]
         if is_open and away:
             lacks.append(f"{', '.join(away)}: the open fragment's writer replaces it")
         damaged = self._damage_to_repair
@@ -642,9 +629,7 @@ class Explanation:
         is_open = self.ledger.state is not LedgerState.CLOSED
         members = self.ledger.last_fragment.ensemble if is_open else ()
         if not has_needs and all(self.standings.of(e) is Standing.GOOD for e in members):
-            named = dict.fromkeys(
-                b for fragment in self.ledger.fragments for b in fragment.ensemble
-            )
+            named = dict.fromkeys(b for part in self.ledger.fragments for b in part.ensemble)
             away = [bookie for bookie in named if bookie not in self.up]
             if not away and any(part.why_not is Unrepaired.OPEN for part in self._damaged):
                 return (
@@ -754,11 +739,11 @@ async def read_jobs(
 
 async def jobs_named(cluster: Cluster, names: Sequence[JobName]) -> list[Job]:
     """Read jobs in the given order, without those that a worker has just done."""
-    jobs, found = JobStore(cluster.store, cluster.rng), list[Job]()
+    jobs, named = JobStore(cluster.store, cluster.rng), list[Job]()
     for start in range(0, len(names), READS_AT_ONCE):
         some = names[start : start + READS_AT_ONCE]
-        found += filter(None, await asyncio.gather(*(_read(jobs, name) for name in some)))
-    return found
+        named += filter(None, await asyncio.gather(*(_read(jobs, name) for name in some)))
+    return named
 
 
 async def jobs_as_json(cluster: Cluster, jobs: Sequence[Job]) -> list[dict[str, Json]]:

@@ -122,9 +122,7 @@ async def ask_for_topic(
         num_partitions=partitions,
         replication_factor=replication,
         assignments=[],
-        configs=[
-            creatable.CreatableTopicConfig(name=each, value=value) for each, value in settings
-        ],
+        configs=[creatable.CreatableTopicConfig(name=key, value=value) for key, value in settings],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
     (made,) = (await brokers.ask(request, CreateTopicsResponse)).topics
@@ -148,7 +146,7 @@ async def partition_rows(topic: ShownTopic, brokers: BrokerAccess) -> list[dict[
     reports = await _reports_of_leaders(topic, brokers)
     return [
         _partition_row(partition, reports.get(partition.partition_index, {}))
-        for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+        for partition in sorted(topic.partitions, key=lambda row: row.partition_index)
     ]
 
 
@@ -186,13 +184,13 @@ def _short_ledgers(reported: Json) -> list[Json]:
     """Return the ended ledgers that lack copies, as a leader reports them."""
     return [
         {
-            "ledger": each.get("ledger_id"),
-            "entries": each.get("entry_count"),
-            "bytes": each.get("size_bytes"),
-            "why": each.get("why"),
+            "ledger": row.get("ledger_id"),
+            "entries": row.get("entry_count"),
+            "bytes": row.get("size_bytes"),
+            "why": row.get("why"),
         }
-        for each in (reported if isinstance(reported, list) else ())
-        if isinstance(each, Mapping)
+        for row in (reported if isinstance(reported, list) else ())
+        if isinstance(row, Mapping)
     ]
 
 
@@ -201,21 +199,16 @@ def _known(number: Json) -> Json:
 
 
 async def _reports_of_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
-    urls = [
-        registration.admin_url for registration in brokers.registrations if registration.admin_url
-    ]
+    urls = [row.admin_url for row in brokers.registrations if row.admin_url]
     answers = await asyncio.gather(*[_partitions_of(url, brokers.identity) for url in urls])
-    leaders = {
-        response_partition.partition_index: response_partition.leader_epoch
-        for response_partition in topic.partitions
-    }
-    found: Rows = {}
+    leaders = {row.partition_index: row.leader_epoch for row in topic.partitions}
+    rows: Rows = {}
     for row in (row for answer in answers for row in answer):
         partition = row.get("partition")
         is_newest = isinstance(partition, int) and row.get("leader_epoch") == leaders.get(partition)
         if row.get("topic") == topic.name and isinstance(partition, int) and is_newest:
-            found[partition] = row
-    return found
+            rows[partition] = row
+    return rows
 
 
 async def _partitions_of(url: str, identity: ClientFile) -> list[Mapping[str, Json]]:
@@ -244,12 +237,12 @@ class TopicRow:
     @property
     def problem(self) -> str:
         """What is wrong; empty if nothing."""
-        found = []
+        problems = []
         if self.without_leader:
-            found.append(f"{self.without_leader} without a leader")
+            problems.append(f"{self.without_leader} without a leader")
         if self.short_of_replicas:
-            found.append(f"{self.short_of_replicas} lack replicas in sync")
-        return ", ".join(found)
+            problems.append(f"{self.short_of_replicas} lack replicas in sync")
+        return ", ".join(problems)
 
 
 async def read_topics(brokers: BrokerAccess) -> list[TopicRow]:
@@ -262,15 +255,12 @@ async def read_topics(brokers: BrokerAccess) -> list[TopicRow]:
             len(topic.partitions),
             replication[topic.name or ""],
             sum(partition.leader_id < 0 for partition in topic.partitions),
-            sum(
-                len(partition.isr_nodes) < len(partition.replica_nodes)
-                for partition in topic.partitions
-            ),
+            sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
             bool(topic.is_internal),
         )
         for topic in topics
     ]
-    return sorted(rows, key=lambda each: (each.is_internal, each.name))
+    return sorted(rows, key=lambda row: (row.is_internal, row.name))
 
 
 LATEST: Final = -1
@@ -294,8 +284,7 @@ class Found(NamedTuple):
 def leaders_in(response: MetadataResponse) -> dict[Place, PeerAddress]:
     """Return the leaders of the topics of an answer, without partitions that have none."""
     brokers = {
-        broker.node_id: PeerAddress(broker.node_id, broker.host, broker.port)
-        for broker in response.brokers
+        node.node_id: PeerAddress(node.node_id, node.host, node.port) for node in response.brokers
     }
     return {
         Place(topic.name or "", partition.partition_index): brokers[partition.leader_id]
@@ -321,7 +310,7 @@ async def offsets_at(
     answers = await asyncio.gather(
         *(_offsets_of(brokers, leader, some, time_ms) for leader, some in by_leader.items())
     )
-    return {place: found for answer in answers for place, found in answer.items()}
+    return {place: position for answer in answers for place, position in answer.items()}
 
 
 async def _offsets_of(

@@ -67,7 +67,7 @@ async def read_master_key(
         text = f"the credentials of this client are refused ({refused}): present the key of repair"
         raise UnauthorizedError(text, ledger_id=ledger_id)
     if unanswered:
-        why = "; ".join(f"{each}: {reason}" for each, reason in unanswered.items())
+        why = "; ".join(f"{id_}: {reason}" for id_, reason in unanswered.items())
         text = f"no bookie returned the ledger's key ({why}): try again when they are up"
         if is_silent:
             raise QuorumTimeoutError(text, ledger_id=ledger_id)
@@ -116,8 +116,8 @@ def joined(outcomes: Iterable[Outcome | None]) -> Outcome | None:
     """Return the outcome of several parts of one attempt; None if no part has one. What can
     continue without a change comes before what is blocked: a block ends only with a change.
     """
-    found = [outcome for outcome in outcomes if outcome is not None]
-    return min(found, key=_rank, default=None)
+    known = [outcome for outcome in outcomes if outcome is not None]
+    return min(known, key=_rank, default=None)
 
 
 def _rank(outcome: Outcome) -> tuple[int, float]:

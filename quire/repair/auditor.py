@@ -186,9 +186,7 @@ class Auditor:
         await self._pass_if_due(loop.time())
         known = dict.fromkeys([*await self._cookies.list_bookie_ids(), *self._index.named])
         up = dict(self._directory.bookies)
-        states = {
-            bookie_id: lifecycle.state for bookie_id, lifecycle in self._lifecycles.records.items()
-        }
+        states = {id_: record.state for id_, record in self._lifecycles.records.items()}
         stopped = await self._stops.among(known, up, states)
         seen = self._departures.look(known, up, states, stopped, self._delays, loop.time())
         for change in seen.changes:
@@ -364,9 +362,9 @@ class Auditor:
         await self._pass.read_all()
         for change in changes:
             is_complete, now_ms = not self._pass.unreadable_count, self._wall_clock_ms()
-            found = await self._unnamed.confirmed(change, now_ms, is_complete=is_complete)
-            if found is not None:
-                await self._change(found)
+            confirmed = await self._unnamed.confirmed(change, now_ms, is_complete=is_complete)
+            if confirmed is not None:
+                await self._change(confirmed)
 
     async def _write_status(
         self, plan: RepairPlan, away: Mapping[BookieId, float], now_s: float
@@ -375,9 +373,7 @@ class Auditor:
         registrations show that at once.
         """
         left = sum(
-            total.byte_count
-            for urgency, total in plan.totals.items()
-            if urgency != RepairClass.LOST
+            total.byte_count for kind, total in plan.totals.items() if kind != RepairClass.LOST
         )
         eta_s = self._progress.left_s(left, now_s)
         blocked = Counter(

@@ -44,30 +44,28 @@ def bad_entries(
     ledger: LedgerMetadata, bookie_id: BookieId, reported: Iterable[BadRange]
 ) -> list[BadEntries]:
     """Return what can be repaired of the ranges that a bookie reports, in the order of entries."""
-    found: list[BadEntries] = []
+    parts: list[BadEntries] = []
     for fragment in closed_fragments(ledger):
         if bookie_id not in fragment.ensemble:
             continue
         needed = fragment.ranges
-        for bad_range in reported:
-            if bad_range.ledger_id == ledger.ledger_id:
-                found += [
+        for bad in reported:
+            if bad.ledger_id == ledger.ledger_id:
+                parts += [
                     BadEntries(bookie_id, EntryId(begin), EntryId(end))
-                    for begin, end in within(
-                        needed, bad_range.first_entry_id, bad_range.last_entry_id
-                    )
+                    for begin, end in within(needed, bad.first_entry_id, bad.last_entry_id)
                 ]
-    return sorted(found, key=lambda each: each.first_entry_id)
+    return sorted(parts, key=lambda part: part.first_entry_id)
 
 
 def missing_entries(missing: Mapping[BookieId, Iterable[Range]]) -> list[BadEntries]:
     """Return the missing ranges of some bookies, each in one fragment, in the order of entries."""
-    found = [
+    parts = [
         BadEntries(bookie_id, EntryId(first), EntryId(last))
         for bookie_id, ranges in missing.items()
         for first, last in ranges
     ]
-    return sorted(found, key=lambda each: each.first_entry_id)
+    return sorted(parts, key=lambda part: part.first_entry_id)
 
 
 async def lacking(

@@ -89,9 +89,9 @@ class Departures:
             urgent_after_s = delays.lost_after_s if bookie_id in stopped else delays.urgent_after_s
             if since is not None:
                 dues += [
-                    since + each
-                    for each in (delays.lost_after_s, urgent_after_s)
-                    if since + each > now_s
+                    since + delay
+                    for delay in (delays.lost_after_s, urgent_after_s)
+                    if since + delay > now_s
                 ]
             is_lost = since is not None and now_s - since >= delays.lost_after_s
             is_in_limbo = bookie_id in registered and registered[bookie_id].is_in_limbo

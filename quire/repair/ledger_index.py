@@ -163,7 +163,7 @@ class LedgerIndex:
             return
         numbers = {old: new for new, old in enumerate(used)}
         self._shape_of = array("I", map(numbers.__getitem__, self._shape_of))
-        self._shapes = [self._shapes[each] for each in used]
+        self._shapes = [self._shapes[old] for old in used]
         self._numbers = {shape: number for number, shape in enumerate(self._shapes)}
         self._misplaced = []
 
@@ -175,7 +175,7 @@ class LedgerIndex:
     def known_between(self, first: LedgerId, last: LedgerId | None) -> list[LedgerId]:
         """Return the known ids from `first` to `last`, or to the end."""
         end = None if last is None else self._index_of(LedgerId(last + 1))
-        return [LedgerId(each) for each in self._ids[self._index_of(first) : end]]
+        return [LedgerId(id_) for id_ in self._ids[self._index_of(first) : end]]
 
     def closed_below(self, ledger_id: int) -> LedgerId | None:
         """Return the CLOSED ledger with the highest id below another; None if there is none."""
@@ -217,7 +217,7 @@ class LedgerIndex:
         better one of the `places`. Ledgers that are `set_aside` only count in the totals.
         """
         bad_copies: dict[LedgerId, tuple[BookieId, ...]] = {
-            each: (*damaged.get(each, ()), *missing.get(each, ())) for each in (*damaged, *missing)
+            id_: (*damaged.get(id_, ()), *missing.get(id_, ())) for id_ in (*damaged, *missing)
         }
         urgent = standings.with_gone(absent)
         assessed = [
@@ -229,26 +229,26 @@ class LedgerIndex:
 
         def ranked() -> Iterator[tuple[RepairClass, int, int]]:
             for ledger_id, length, number in self._rows_of(assessed, bad_copies):
-                found = assessed[number]
+                result = assessed[number]
                 bad = bad_copies.get(LedgerId(ledger_id))
                 if bad is not None:
-                    found = _without_copies(found, self._shapes[number], standings, bad)
+                    result = _without_copies(result, self._shapes[number], standings, bad)
                 is_ranked = LedgerId(ledger_id) not in set_aside
-                if found.is_open_affected and is_ranked:
+                if result.is_open_affected and is_ranked:
                     open_ledgers.append(LedgerId(ledger_id))
-                if found.repair_class is not None:
-                    byte_count = int(length * found.share)
-                    counts[found.repair_class] += 1
-                    sizes[found.repair_class] += byte_count
-                    if found.lost_share:
+                if result.repair_class is not None:
+                    byte_count = int(length * result.share)
+                    counts[result.repair_class] += 1
+                    sizes[result.repair_class] += byte_count
+                    if result.lost_share:
                         counts[RepairClass.LOST] += 1
-                        sizes[RepairClass.LOST] += int(length * found.lost_share)
+                        sizes[RepairClass.LOST] += int(length * result.lost_share)
                     if is_ranked:
-                        yield found.repair_class, byte_count, ledger_id
+                        yield result.repair_class, byte_count, ledger_id
 
         first = heapq.nsmallest(limit, ranked())  # a list of all would need much memory
         return RepairPlan(
-            tuple(RankedLedger(urgency, size, LedgerId(each)) for urgency, size, each in first),
+            tuple(RankedLedger(urgency, size, LedgerId(id_)) for urgency, size, id_ in first),
             {count: ClassTotal(counts[count], sizes[count]) for count in sorted(counts)},
             tuple(open_ledgers),
             damaged,
@@ -314,14 +314,12 @@ def shape_of(ledger: LedgerMetadata) -> Shape:
 
 
 def _without_copies(
-    found: _Assessment, shape: Shape, standings: Standings, bad: Collection[BookieId]
+    result: _Assessment, shape: Shape, standings: Standings, bad: Collection[BookieId]
 ) -> _Assessment:
     """Return the assessment of a ledger of which the copies on the `bad` bookies do not count."""
     without = class_without_copies(shape.closed, shape.quorum, standings, bad)
-    classes = [
-        repair_class for repair_class in (found.repair_class, without) if repair_class is not None
-    ]
-    return replace(found, repair_class=min(classes, default=None))
+    classes = [rank for rank in (result.repair_class, without) if rank is not None]
+    return replace(result, repair_class=min(classes, default=None))
 
 
 def _misplaced_share(shape: Shape, places: Places) -> float:
@@ -335,10 +333,8 @@ def _assess(
     shape: Shape, standings: Standings, urgent: Standings | None, misplaced: float
 ) -> _Assessment:
     repair_class, used = class_with_absent(shape.closed, shape.quorum, standings, urgent)
-    is_marked = any(standings.of(bookie) is not Standing.GOOD for bookie in shape.incoming)
-    is_open_affected = any(
-        standings.of(bookie) is not Standing.GOOD for bookie in shape.open_ensemble
-    )
+    is_marked = any(standings.of(id_) is not Standing.GOOD for id_ in shape.incoming)
+    is_open_affected = any(standings.of(id_) is not Standing.GOOD for id_ in shape.open_ensemble)
     is_left = not is_open_affected and not (shape.open_ensemble and shape.quorum.is_in_sync)
     if repair_class is None and is_marked and is_left:
         repair_class = RepairClass.DRAINING  # a mark that a worker left is removed
@@ -349,8 +345,7 @@ def _assess(
     share, lost_share = bad / len(shape.closed) if shape.closed else 0.0, 0.0
     if repair_class is not None and repair_class is not RepairClass.LOST:
         share -= sum(
-            class_of_fragment(holders, shape.quorum, used) is RepairClass.LOST
-            for holders in shape.closed
+            class_of_fragment(held, shape.quorum, used) is RepairClass.LOST for held in shape.closed
         ) / len(shape.closed)
         lost_share = _lost_share(shape, standings)
     if repair_class is None and misplaced:

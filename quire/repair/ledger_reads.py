@@ -111,7 +111,7 @@ class LedgerReads:
         known = frozenset(self._index.known_between(start, last))
         for ledger_id in known.difference(listed):
             self._index.drop(ledger_id)
-        unread = listed if is_known_read else [each for each in listed if each not in known]
+        unread = listed if is_known_read else [id_ for id_ in listed if id_ not in known]
         await call_each(unread, self._read)
 
     async def _read(self, ledger_id: LedgerId, *, fresh: bool = False) -> None:
@@ -154,12 +154,8 @@ class DamagedLedgers:
             for range_ in ranges:
                 reports = by_ledger[range_.ledger_id]
                 reports[bookie_id] = (*reports.get(bookie_id, ()), range_)
-        unread = [
-            ledger_id
-            for ledger_id, found in by_ledger.items()
-            if self._reports.get(ledger_id) != found
-        ]
-        await call_each(unread, lambda each: self._read(each, by_ledger[each]))
+        unread = [id_ for id_, bad in by_ledger.items() if self._reports.get(id_) != bad]
+        await call_each(unread, lambda id_: self._read(id_, by_ledger[id_]))
         self._reports = {ledger_id: self._reports[ledger_id] for ledger_id in by_ledger}
         self._damage = {ledger_id: self._damage[ledger_id] for ledger_id in by_ledger}
         return {ledger_id: bookies for ledger_id, bookies in self._damage.items() if bookies}

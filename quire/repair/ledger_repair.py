@@ -130,9 +130,9 @@ class LedgerRepair:
                 return Postponed(str(error))
             standings, places = await look()
             needs = needs_of(ledger, standings, places)
-            unmet = {each: unmet[each] for each in needs if each in unmet}
-            unmet |= {each: Blocked(LOST) for each in needs if each.is_lost}
-            need = next((each for each in needs if each not in unmet), None)
+            unmet = {item: unmet[item] for item in needs if item in unmet}
+            unmet |= {item: Blocked(LOST) for item in needs if item.is_lost}
+            need = next((item for item in needs if item not in unmet), None)
             if need is None or _is_given_up(unmet):
                 break
             try:
@@ -330,7 +330,7 @@ def _not_better(ledger: LedgerMetadata, need: Need, places: Places) -> dict[Book
 
 
 def _is_given_up(unmet: Mapping[Need, Unmet]) -> bool:
-    return sum(isinstance(each, Postponed) for each in unmet.values()) >= POSTPONED_MAX
+    return sum(isinstance(why, Postponed) for why in unmet.values()) >= POSTPONED_MAX
 
 
 def _is_affected(ledger: LedgerMetadata, standings: Standings) -> bool:

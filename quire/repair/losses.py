@@ -119,9 +119,7 @@ def judge_losses(
     readable = [entries for answer in answers for entries in answer.readable]
     unread = without(entries_to_find(ledger), readable)
     asked = (answer for answer in answers if answer.bookie_id not in given_up)
-    unknown = common(
-        unread, [entries for bookie_answers in asked for entries in bookie_answers.unknown]
-    )
+    unknown = common(unread, [entries for bookie in asked for entries in bookie.unknown])
     return LossReport(
         tuple(answers), tuple(without(unread, unknown)), tuple(unknown), tuple(given_up)
     )
@@ -170,52 +168,50 @@ class LossSurvey:
         assert ledger.last_entry_id is not None, "the ledger is closed"
         unread, answers = entries_to_find(ledger), list[BookieAnswers]()
         for bookie_id, expected in ranges_by_bookie(ledger, ledger.last_entry_id).items():
-            found = BookieAnswers(bookie_id, expected, gone.get(bookie_id, ""))
-            answers.append(found)
-            if not found.gone:
-                await self.ask(found, common(expected, unread))
-                unread = without(unread, found.readable)
+            bookie = BookieAnswers(bookie_id, expected, gone.get(bookie_id, ""))
+            answers.append(bookie)
+            if not bookie.gone:
+                await self.ask(bookie, common(expected, unread))
+                unread = without(unread, bookie.readable)
         for bookie_id, expected in _marked_ranges(ledger):
-            found = BookieAnswers(bookie_id, common(expected, unread), gone.get(bookie_id, ""))
-            answers.append(found)
-            if not found.gone:
-                await self.ask(found, found.expected)
-            if found.readable:
-                found.readable, found.failure = [], HAS_A_COPY
+            bookie = BookieAnswers(bookie_id, common(expected, unread), gone.get(bookie_id, ""))
+            answers.append(bookie)
+            if not bookie.gone:
+                await self.ask(bookie, bookie.expected)
+            if bookie.readable:
+                bookie.readable, bookie.failure = [], HAS_A_COPY
         return answers
 
-    async def ask(self, found: BookieAnswers, wanted: Sequence[Range]) -> None:
+    async def ask(self, bookie: BookieAnswers, wanted: Sequence[Range]) -> None:
         """Ask one bookie for some entries, and record its certain answers. Raises
         UnauthorizedError.
         """
         if not wanted:
             return
-        reading = ReplicaReading(self._pool, found.bookie_id, self._keys)
+        reading = ReplicaReading(self._pool, bookie.bookie_id, self._keys)
         try:
             held = merged([stored_range async for stored_range in reading.stored_ranges()])
-            left = await self._read(found, common(wanted, held))
+            left = await self._read(bookie, common(wanted, held))
             for _ in range(DAMAGED_READS_MAX - 1):
                 if left:
                     await asyncio.sleep(DAMAGED_PAUSE_S)
-                    left = await self._read(found, left)
+                    left = await self._read(bookie, left)
             if left:
-                found.damaged = common(
-                    left, [stored_range async for stored_range in reading.stored_ranges()]
-                )
+                bookie.damaged = common(left, [range_ async for range_ in reading.stored_ranges()])
             for first, last in without(wanted, held):
-                if (await self._read_once(found, first, first)).status in NEGATIVES:
-                    found.missing.append((first, last))
+                if (await self._read_once(bookie, first, first)).status in NEGATIVES:
+                    bookie.missing.append((first, last))
                 else:
-                    found.failure = "cannot say whether it has them (limbo)"
+                    bookie.failure = "cannot say whether it has them (limbo)"
         except BookieCallError as error:
-            self._require_authorized(error.status, found.bookie_id)
-            found.failure = str(error)
-            found.damaged.clear()
+            self._require_authorized(error.status, bookie.bookie_id)
+            bookie.failure = str(error)
+            bookie.damaged.clear()
         finally:
-            found.readable = merged(found.readable)
-            found.damaged = merged(found.damaged)
+            bookie.readable = merged(bookie.readable)
+            bookie.damaged = merged(bookie.damaged)
 
-    async def _read(self, found: BookieAnswers, listed: Sequence[Range]) -> list[Range]:
+    async def _read(self, bookie: BookieAnswers, listed: Sequence[Range]) -> list[Range]:
         """Read entries that the bookie lists; return those that may be damaged. Raises
         BookieCallError when it does not store the ledger any more.
         """
@@ -223,28 +219,28 @@ class LossSurvey:
         for first, last in listed:
             at = first
             while at <= last:
-                answer = await self._read_once(found, at, last)
+                answer = await self._read_once(bookie, at, last)
                 if answer.next_entry_id > at:
-                    found.readable.append((at, answer.next_entry_id - 1))
+                    bookie.readable.append((at, answer.next_entry_id - 1))
                     self._on_read(answer.next_entry_id - at)
                     at = answer.next_entry_id
                     continue
                 if answer.status in NO_LEDGER:
                     why = f"listed entry {at}, and {answer.reason}"
-                    raise BookieCallError(found.bookie_id, why, status=answer.status)
+                    raise BookieCallError(bookie.bookie_id, why, status=answer.status)
                 if answer.status is Status.UNKNOWN:
                     left.append((at, at))
                 else:
-                    found.failure = f"lists entry {at}, and {answer.reason}"
+                    bookie.failure = f"lists entry {at}, and {answer.reason}"
                 at += 1
         return merged(left)
 
-    async def _read_once(self, found: BookieAnswers, first: int, last: int) -> VerifiedEntries:
+    async def _read_once(self, bookie: BookieAnswers, first: int, last: int) -> VerifiedEntries:
         request = ReadEntries(
             self._keys.ledger_id, EntryId(first), EntryId(last), READ_BYTES, fence=False
         )
-        answer = await self._pool.read_entries(found.bookie_id, request, timeout_s=CALL_TIMEOUT_S)
-        self._require_authorized(answer.status, found.bookie_id)
+        answer = await self._pool.read_entries(bookie.bookie_id, request, timeout_s=CALL_TIMEOUT_S)
+        self._require_authorized(answer.status, bookie.bookie_id)
         return verify_entries(answer, self._keys, EntryId(first), EntryId(last))
 
     def _require_authorized(self, status: Status | None, bookie_id: BookieId) -> None:
@@ -383,6 +379,4 @@ class LossAcceptance:
 
 def _members(ledger: LedgerMetadata) -> dict[BookieId, None]:
     fragments = ledger.fragments
-    return dict.fromkeys(
-        b for fragment in fragments for b in (*fragment.ensemble, *fragment.incoming)
-    )
+    return dict.fromkeys(b for part in fragments for b in (*part.ensemble, *part.incoming))

@@ -98,8 +98,8 @@ class CheckOrder:
             return ledger_id
         if self._walk_below is None:
             return None
-        self._walk_below = found = closed_below(self._walk_below)
-        return found
+        self._walk_below = closed = closed_below(self._walk_below)
+        return closed
 
     def _is_due(self, settings: RepairSettings, now_ms: int) -> bool:
         if self._began_ms is None or settings.scrub_requested_ms != self._requested_ms:
@@ -150,26 +150,26 @@ async def compare(
     of a bookie, and by the ranges that the caller wants.
     """
     ledger, version = await ledgers.get(ledger_id, fresh=True)
-    found = Comparison(version=version)
+    comparison = Comparison(version=version)
     asked: list[BookieId] = []
     if ledger.state is not LedgerState.CLOSED:
-        return found
+        return comparison
     for bookie_id in bookies_with_entries(ledger):
         if may_ask(bookie_id):
             asked.append(bookie_id)
         else:
-            found.unknown[bookie_id] = "it was not asked"
+            comparison.unknown[bookie_id] = "it was not asked"
     if not asked:
-        return found
+        return comparison
     try:
-        await _ask(ledger, pool, asked, ranges_max, found)
+        await _ask(ledger, pool, asked, ranges_max, comparison)
     except (NotEnoughBookiesError, QuorumTimeoutError, UnauthorizedError) as error:
-        found.unknown |= dict.fromkeys(asked, error.message)
-        found.silent = tuple(asked) if isinstance(error, QuorumTimeoutError) else ()
-        return found
-    if found.missing and (await ledgers.get(ledger_id, fresh=True))[1] != version:
+        comparison.unknown |= dict.fromkeys(asked, error.message)
+        comparison.silent = tuple(asked) if isinstance(error, QuorumTimeoutError) else ()
+        return comparison
+    if comparison.missing and (await ledgers.get(ledger_id, fresh=True))[1] != version:
         return Comparison(has_changed=True)
-    return found
+    return comparison
 
 
 async def _ask(
@@ -177,12 +177,12 @@ async def _ask(
     pool: BookiePool,
     asked: list[BookieId],
     ranges_max: int,
-    found: Comparison,
+    comparison: Comparison,
 ) -> None:
     key = await read_master_key(pool, ledger.ledger_id, asked, timeout_s=ANSWER_S)
     if key is None:  # none of them stores an entry
         for bookie_id in asked:
-            found.missing[bookie_id] = _first(ledger, bookie_id, ranges_max)
+            comparison.missing[bookie_id] = _first(ledger, bookie_id, ranges_max)
         return
     keys = LedgerKeys.with_master_key(ledger, key)
     pool.attach(ledger.ledger_id, key)
@@ -193,12 +193,12 @@ async def _ask(
                     ReplicaReading(pool, bookie_id, keys), ledger, ranges_max
                 )
             except BookieCallError as error:
-                found.unknown[bookie_id] = str(error)
+                comparison.unknown[bookie_id] = str(error)
                 if error.status is None:
-                    found.silent = (*found.silent, bookie_id)
+                    comparison.silent = (*comparison.silent, bookie_id)
             else:
                 if missing:
-                    found.missing[bookie_id] = missing
+                    comparison.missing[bookie_id] = missing
     finally:
         pool.detach(ledger.ledger_id)
 
@@ -290,10 +290,8 @@ class MissingCopies:
     def read(self) -> MissingRanges:
         """Return what is missing on bookies that can be repaired: those that are up and stay."""
         wanted = {
-            ledger_id: {
-                bookie: ranges for bookie, ranges in found.missing.items() if self._stays(bookie)
-            }
-            for ledger_id, found in self._found.items()
+            ledger_id: {id_: ranges for id_, ranges in row.missing.items() if self._stays(id_)}
+            for ledger_id, row in self._found.items()
         }
         return {ledger_id: missing for ledger_id, missing in wanted.items() if missing}
 

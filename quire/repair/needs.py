@@ -135,8 +135,8 @@ def class_of(
 
     Counts copies by the metadata: each bookie of a write set that is good or drains has one.
     """
-    found = (class_of_fragment(holders, quorum, standings) for holders in closed)
-    return min((repair_class for repair_class in found if repair_class is not None), default=None)
+    classes = (class_of_fragment(holders, quorum, standings) for holders in closed)
+    return min((repair_class for repair_class in classes if repair_class is not None), default=None)
 
 
 def class_with_absent(
@@ -168,11 +168,11 @@ def class_without_copies(
     for holders in closed:
         lost = lost_members(holders, quorum, standings)
         may_be_lost = lost_members(holders, quorum, without) != lost
-        found = class_of_fragment(holders, quorum, without)
+        urgency = class_of_fragment(holders, quorum, without)
         if may_be_lost:
-            found = RepairClass.LAST_COPY
-        if found is not None:
-            urgencies.append(found)
+            urgency = RepairClass.LAST_COPY
+        if urgency is not None:
+            urgencies.append(urgency)
     return min(urgencies, default=None)
 
 

@@ -122,7 +122,7 @@ class OpenLedgerRepair:
         except QuorumTimeoutError as error:
             return Postponed(str(error))
         except NotEnoughBookiesError as error:
-            if any(standings.has_copy(BookieId(each)) for each in error.excluded):
+            if any(standings.has_copy(BookieId(id_)) for id_ in error.excluded):
                 return Blocked(str(error))
             keys = None
         try:
@@ -155,9 +155,9 @@ class OpenLedgerRepair:
         except UnauthorizedError as error:
             return Postponed(f"a bookie knows its key now: {error.message}")
         except RecoveryUndecidedError as error:
-            if any(standings.has_copy(BookieId(each)) for each in error.missing):
+            if any(standings.has_copy(BookieId(id_)) for id_ in error.missing):
                 return Postponed(error.message)
-            missing = "; ".join(f"{each}: {why}" for each, why in error.missing.items())
+            missing = "; ".join(f"{id_}: {why}" for id_, why in error.missing.items())
             return Blocked(
                 f"no bookie that is left knows its key, and too few can end it without one "
                 f"({missing}): {WITH_PASSWORD}, or delete it"

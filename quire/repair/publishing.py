@@ -80,7 +80,7 @@ def publication(
     wanted = _wanted(plan, open_urgency, now_ms, max(0, limit - len(requested)))
     by_ledger: dict[LedgerId, JobName] = {}
     remove: list[JobName] = []
-    for name, job in sorted(published.items(), key=lambda each: REQUESTED not in each[1].reasons):
+    for name, job in sorted(published.items(), key=lambda item: REQUESTED not in item[1].reasons):
         ranked = wanted.get(name.ledger_id)
         is_kept = REQUESTED in job.reasons or (
             ranked is not None and ranked.name.urgency == name.urgency
@@ -123,11 +123,9 @@ def _in_turn(ledger_ids: Sequence[LedgerId], limit: int, now_ms: int) -> Sequenc
 def _reasons(plan: RepairPlan, ranked: RankedLedger) -> tuple[str, ...]:
     damaged = plan.damaged.get(ranked.ledger_id)
     missing = plan.missing.get(ranked.ledger_id, {})
-    found = [] if damaged is None else [DAMAGED.format(", ".join(sorted(damaged)))]
-    found += [
-        MISSING.format(describe_ranges(missing[bookie]), bookie) for bookie in sorted(missing)
-    ]
-    return tuple(found) or (REASONS[ranked.repair_class],)
+    reasons = [] if damaged is None else [DAMAGED.format(", ".join(sorted(damaged)))]
+    reasons += [MISSING.format(describe_ranges(missing[id_]), id_) for id_ in sorted(missing)]
+    return tuple(reasons) or (REASONS[ranked.repair_class],)
 
 
 def _job(ranked: RankedLedger, reasons: tuple[str, ...], now_ms: int) -> Job:
@@ -157,7 +155,7 @@ class Changes:
         standings that are not good.
         """
         facts = {(bookie, "registered") for bookie in up}
-        facts |= {(bookie, "writable") for bookie, found in up.items() if found.writable}
+        facts |= {(bookie, "writable") for bookie, server in up.items() if server.writable}
         facts |= set(by_bookie.items())
         before, self._facts = self._facts, frozenset(facts)
         return before is None or not facts <= before
@@ -168,12 +166,10 @@ class Changes:
         """Return the ledgers of which other entries are damaged or missing than at the latest
         call: an entry that can be read again may let a repair succeed.
         """
-        found = {(bookie_id, range_) for bookie_id, ranges in bad.items() for range_ in ranges}
-        changed = {bad_range.ledger_id for _, bad_range in found ^ self._bad}
-        changed |= {
-            ledger_id for ledger_id in missing if missing[ledger_id] != self._missing.get(ledger_id)
-        }
-        self._bad, self._missing = frozenset(found), missing
+        pairs = {(bookie_id, range_) for bookie_id, ranges in bad.items() for range_ in ranges}
+        changed = {bad_range.ledger_id for _, bad_range in pairs ^ self._bad}
+        changed |= {id_ for id_ in missing if missing[id_] != self._missing.get(id_)}
+        self._bad, self._missing = frozenset(pairs), missing
         return changed
 
 

@@ -160,14 +160,14 @@ class RangeRepair:
         """Return what the bookies report of a ledger now, as far as it can be repaired. Raises
         MetadataError.
         """
-        found: list[BadEntries] = []
+        bad: list[BadEntries] = []
         members = dict.fromkeys(b for fragment in ledger.fragments for b in fragment.ensemble)
         for bookie_id in members:
             seen = self._scrubs.records.get(bookie_id, NEVER_SCRUBBED)
             if is_usable(bookie_id) and seen.bad_of(ledger.ledger_id):
                 record = await self._store.get(bookie_id)
-                found += bad_entries(ledger, bookie_id, record.bad)
-        return found
+                bad += bad_entries(ledger, bookie_id, record.bad)
+        return bad
 
     async def _copy(
         self, ledger: LedgerMetadata, bad: BadEntries, keys: LedgerKeys, on_progress: OnProgress
@@ -224,9 +224,8 @@ class RangeRepair:
     def _overlaps(self, ledger: LedgerMetadata, bad: BadEntries) -> bool:
         record = self._scrubs.records.get(bad.bookie_id, NEVER_SCRUBBED)
         return any(
-            bad_range.first_entry_id <= bad.last_entry_id
-            and bad_range.last_entry_id >= bad.first_entry_id
-            for bad_range in record.bad_of(ledger.ledger_id)
+            span.first_entry_id <= bad.last_entry_id and span.last_entry_id >= bad.first_entry_id
+            for span in record.bad_of(ledger.ledger_id)
         )
 
 

@@ -52,7 +52,7 @@ def misplaced_member(holders: Holders, quorum: QuorumSpec, places: Places) -> Bo
     if any(bookie not in places.known for bookie in holders.ensemble):
         return None
     before, most = _spans(holders, quorum, places.known), _most(holders.ensemble, quorum, places)
-    if all(each == most for each in before):
+    if all(count == most for count in before):
         return None
     for target in _different_targets(holders.ensemble, places):
         for member in holders.ensemble:
@@ -104,11 +104,11 @@ def _moved(holders: Holders, member: BookieId, target: BookieId) -> Holders:
 def _different_targets(ensemble: tuple[BookieId, ...], places: Places) -> list[BookieId]:
     """Return one usable bookie of each kind: all racks and hosts without a member are alike."""
     held = dict.fromkeys(places.known[bookie] for bookie in ensemble)
-    racks = dict.fromkeys(each.rack for each in held)
-    found: dict[tuple[str | None, Place | None], BookieId] = {}
+    racks = dict.fromkeys(place.rack for place in held)
+    targets: dict[tuple[str | None, Place | None], BookieId] = {}
     for bookie_id in places.usable:
         place = places.known[bookie_id]
         if bookie_id not in ensemble:
             kind = place.rack if place.rack in racks else None, place if place in held else None
-            found.setdefault(kind, bookie_id)
-    return list(found.values())
+            targets.setdefault(kind, bookie_id)
+    return list(targets.values())

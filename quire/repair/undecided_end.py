@@ -111,14 +111,14 @@ class UndecidedEnd:
             ledger, version = await self._parts.read(ledger_id)
             if ledger.state is LedgerState.CLOSED:
                 return ledger, None
-            found = await self.search(ledger, version, fence=True)
-            if await self._has_changed(found):
+            report = await self.search(ledger, version, fence=True)
+            if await self._has_changed(report):
                 continue
             try:
-                await self._parts.ledgers.compare_and_set(found.closed, version)
+                await self._parts.ledgers.compare_and_set(report.closed, version)
             except VersionConflictError:
                 continue
-            return found.closed, found
+            return report.closed, report
         raise MetadataConflictError(
             f"the ledger or its bookies changed during each of {ATTEMPTS_MAX} searches: it was not "
             "closed; try again",
@@ -183,9 +183,9 @@ class UndecidedEnd:
         expected = ranges_by_bookie(ledger, fences.highest + 1)
         answers: list[BookieAnswers] = []
         for bookie_id in fences.answered:
-            found = BookieAnswers(bookie_id, common(expected[bookie_id], wanted))
-            await self._survey.ask(found, found.expected)
-            answers.append(found)
+            bookie = BookieAnswers(bookie_id, common(expected[bookie_id], wanted))
+            await self._survey.ask(bookie, bookie.expected)
+            answers.append(bookie)
         return answers
 
     async def _require_answers(
@@ -221,16 +221,16 @@ class UndecidedEnd:
         stop = EntryId(closed.last_entry_id + 1)
         return await find_length_before(ranges, stop, config.read_timeout_s)
 
-    async def _has_changed(self, found: EndReport) -> bool:
+    async def _has_changed(self, report: EndReport) -> bool:
         """Return whether a bookie that was not asked has another state now, or one that is given up
         is up.
         """
-        before = {answer.bookie_id: answer.gone for answer in found.losses.answers if answer.gone}
-        now = await self._parts.gone_bookies(answer.bookie_id for answer in found.losses.answers)
-        members = found.closed.last_fragment.ensemble
-        if now != before or {e: now[e] for e in members if e in now} != found.gone:
+        before = {answer.bookie_id: answer.gone for answer in report.losses.answers if answer.gone}
+        now = await self._parts.gone_bookies(answer.bookie_id for answer in report.losses.answers)
+        members = report.closed.last_fragment.ensemble
+        if now != before or {e: now[e] for e in members if e in now} != report.gone:
             return True
-        given_up = (*found.silent, *found.losses.given_up)
+        given_up = (*report.silent, *report.losses.given_up)
         return bool(await self._parts.up_among(given_up))
 
 

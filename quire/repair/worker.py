@@ -130,7 +130,7 @@ class RepairWorker:
         ]
         loop = asyncio.get_running_loop()
         watch = AppendWatch(self._services.pool, self._repair.shares)
-        self._tasks = [loop.create_task(_keep(each)) for each in (self._run, watch.run)]
+        self._tasks = [loop.create_task(_keep(work)) for work in (self._run, watch.run)]
 
     async def aclose(self) -> None:
         """Stop; copies under way are cancelled and their marks removed."""
@@ -173,7 +173,7 @@ class RepairWorker:
             self._blocked.clear()
         names = await self._views.jobs.published()
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in names}
-        self._blocked = {name: each for name, each in self._blocked.items() if name in names}
+        self._blocked = {name: why for name, why in self._blocked.items() if name in names}
         claimed: frozenset[LedgerId] | None = None
         for name in names:
             is_waiting = name.ledger_id not in self._running and not self._is_put_off(name)
@@ -254,11 +254,9 @@ class RepairWorker:
         bookie drains, or if the job is urgent and the bookie did not stop in order.
         """
         up = dict(self._services.directory.bookies)  # it changes during the reads below
-        states = {bookie: record.state for bookie, record in self._views.lifecycles.records.items()}
-        found = {bookie: standing_of(state, is_up=bookie in up) for bookie, state in states.items()}
-        not_good = {
-            bookie: standing for bookie, standing in found.items() if standing != Standing.GOOD
-        }
+        states = {id_: record.state for id_, record in self._views.lifecycles.records.items()}
+        standings = {id_: standing_of(state, is_up=id_ in up) for id_, state in states.items()}
+        not_good = {id_: kind for id_, kind in standings.items() if kind != Standing.GOOD}
         if job.name.urgency != RepairClass.LAST_COPY:
             return Standings(not_good)
         known = await self._cookies.list_bookie_ids()

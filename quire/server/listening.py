@@ -30,11 +30,11 @@ class ListeningServer:
 
     async def serve(self) -> None:
         """Start accepting connections."""
-        for each in self._listening:
-            if isinstance(each, TlsListener):
-                each.start_serving()
+        for listener in self._listening:
+            if isinstance(listener, TlsListener):
+                listener.start_serving()
             else:
-                await each.start_serving()
+                await listener.start_serving()
         self._schedule_sweep()
 
     async def close(self) -> None:
@@ -43,15 +43,12 @@ class ListeningServer:
         """
         context = self._context
         context.is_closing = True
-        for each in self._listening:
-            each.close()
+        for listener in self._listening:
+            listener.close()
         for connection in self.connections:
             connection.note_closing()
         deadline_s = context.now() + context.limits.drain_timeout_s
-        await self._poll_until(
-            lambda: all(server_connection.is_idle for server_connection in self.connections),
-            deadline_s,
-        )
+        await self._poll_until(lambda: all(peer.is_idle for peer in self.connections), deadline_s)
         for connection in self.connections:
             connection.close()
         await self._poll_until(lambda: not context.connections, deadline_s)

@@ -88,8 +88,8 @@ def run_server(
         closing = (refuser, PROCESS_LAG, THIS_PROCESS)
         with contextlib.ExitStack() as parts:
             parts.callback(start_from(os.environ, process.kind))
-            for each in closing:
-                parts.callback(each.close)
+            for part in closing:
+                parts.callback(part.close)
             await serve(_stopping_event(with_parent=process.die_with_parent))
 
     try:

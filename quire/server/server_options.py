@@ -79,15 +79,15 @@ class ServerOptions(Options):
 
     def unusable_files(self) -> Iterator[str]:
         """Read the files that the options name; yield what is wrong with each."""
-        for name, each in described(type(self)).items():
+        for name, spec in described(type(self)).items():
             value = getattr(self, name)
             if not value:
                 continue
             try:
-                if each.facts.is_secret:
+                if spec.facts.is_secret:
                     check_private(value)
-                if each.facts.read is not None:
-                    each.facts.read(value)
+                if spec.facts.read is not None:
+                    spec.facts.read(value)
             except CopyableError as error:
                 yield f"{name}: {error}"
 
@@ -169,15 +169,15 @@ class CertificateOptions(ServerOptions, ABC):
     @override
     def unusable_files(self) -> Iterator[str]:
         """See `ServerOptions`."""
-        found = list(ServerOptions.unusable_files(self))
-        yield from found
+        problems = list(ServerOptions.unusable_files(self))
+        yield from problems
         if self.tls_mode is TlsMode.OFF or any(self._missing_files()):
             return
         try:
             self.server_tls()
         except CopyableError as error:
             text = str(error)
-            if not any(text in each for each in found):
+            if not any(text in problem for problem in problems):
                 yield f"tls_cert_file: {text}"
 
     def open_admin(self, host: str) -> Iterator[str]:

@@ -101,8 +101,8 @@ class TlsListener:
         OSError.
         """
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        addresses = dict.fromkeys((each[0], each[4][0]) for each in found)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = dict.fromkeys((info[0], info[4][0]) for info in infos)
         failed: OSError | None = None
         for family, address in addresses:
             try:
@@ -126,14 +126,14 @@ class TlsListener:
     def start_serving(self) -> None:
         """Begin to accept connections."""
         loop = asyncio.get_running_loop()
-        self._accepting = [loop.create_task(self._accept(each)) for each in self._sockets]
+        self._accepting = [loop.create_task(self._accept(sock)) for sock in self._sockets]
 
     def close(self) -> None:
         """Stop listening, and end the handshakes under way."""
         for task in (*self._accepting, *self._handshakes):
             task.cancel()
-        for each in self._sockets:
-            each.close()
+        for sock in self._sockets:
+            sock.close()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

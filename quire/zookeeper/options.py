@@ -55,7 +55,7 @@ class Member:
 
 def parse_members(text: str) -> tuple[Member, ...]:
     """Return the servers, in the order of their numbers. Raises ValueError."""
-    members = sorted(map(_member, text.split()), key=lambda each: each.number)
+    members = sorted(map(_member, text.split()), key=lambda member: member.number)
     for one, next_one in itertools.pairwise(members):
         if one.number == next_one.number:
             raise ValueError(f"two servers have the number {one.number}")
@@ -66,7 +66,7 @@ def _member(text: str) -> Member:
     match = _MEMBER.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not N=host:port:port, such as {EXAMPLE}")
-    number, peer_port, election_port = (int(match[each]) for each in (1, 3, 4))
+    number, peer_port, election_port = (int(match[group]) for group in (1, 3, 4))
     if not 1 <= number <= NUMBER_MAX:
         raise ValueError(f"{text!r} has the number {number}: use 1 to {NUMBER_MAX}")
     if not (0 < peer_port <= PORT_MAX and 0 < election_port <= PORT_MAX):

@@ -129,14 +129,14 @@ class ZooKeeperServer:
         """Write the server's number. Raises EmbeddedServerError if the directory has another."""
         path = self._data_dir / "myid"
         wanted = str(self._options.id or "")
-        found = path.read_text(encoding="utf-8").strip() if path.exists() else ""
-        if found and found != wanted:
+        stored = path.read_text(encoding="utf-8").strip() if path.exists() else ""
+        if stored and stored != wanted:
             raise EmbeddedServerError(
-                f"{self._data_dir} belongs to server {found} of an ensemble, and this is "
+                f"{self._data_dir} belongs to server {stored} of an ensemble, and this is "
                 f"{f'server {wanted}' if wanted else 'a single server'}: use the directory of this"
                 " server"
             )
-        if wanted and not found:
+        if wanted and not stored:
             path.write_text(f"{wanted}\n", encoding="utf-8")
 
     def _check_alive(self) -> None:

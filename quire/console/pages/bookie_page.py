@@ -236,14 +236,14 @@ def storage_figures(state: Json) -> list[Figure]:
     storage = state.get("storage") if isinstance(state, Mapping) else None
     if not isinstance(storage, Mapping):
         return []
-    found = [(name, text, storage.get(name)) for name, text in STORAGE_SHOWN]
-    return [Figure(text, name, value) for name, text, value in found if isinstance(value, int)]
+    figures = [(name, text, storage.get(name)) for name, text in STORAGE_SHOWN]
+    return [Figure(text, name, value) for name, text, value in figures if isinstance(value, int)]
 
 
 def conditions_of(state: Json) -> list[Mapping[str, Json]]:
     """Return the conditions that a bookie reports, each with advice."""
-    found = state.get("conditions") if isinstance(state, Mapping) else None
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    rows = state.get("conditions") if isinstance(state, Mapping) else None
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
 
 
 def sync_times(metrics: str) -> SyncTimes | None:
@@ -308,12 +308,12 @@ def _page_of(answer: Json, first_ledger: int) -> Page[int]:
     after = answer.get("next_after") if isinstance(answer, Mapping) else None
     next_start = after + 1 if isinstance(after, int) else None
     ids = (_id_of(row) for row in rows) if isinstance(rows, list) else ()
-    return Page([each for each in ids if each is not None], first_ledger, next_start)
+    return Page([id_ for id_ in ids if id_ is not None], first_ledger, next_start)
 
 
 def _id_of(row: Json) -> int | None:
-    found = row.get("ledger_id") if isinstance(row, Mapping) else row
-    return found if isinstance(found, int) else None
+    number = row.get("ledger_id") if isinstance(row, Mapping) else row
+    return number if isinstance(number, int) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,15 +351,15 @@ def allowed_acts(
     record: BookieLifecycle, registration: BookieRegistration | None, *, is_read_only: bool
 ) -> list[Act]:
     """Return the changes that make sense for a bookie now."""
-    state, found = record.state, list[Act]()
+    state, acts = record.state, list[Act]()
     if state is not Lifecycle.DRAINING and may_become(state, Lifecycle.DRAINING):
-        found.append(Act.DRAIN)
+        acts.append(Act.DRAIN)
     if state in (Lifecycle.DRAINING, Lifecycle.DRAINED) and not (
         registration is not None and registration.is_in_limbo
     ):
-        found.append(Act.UNDRAIN)
+        acts.append(Act.UNDRAIN)
     if state is not Lifecycle.REMOVED and may_be_removed(state):
-        found.append(Act.REMOVE)
+        acts.append(Act.REMOVE)
     if registration is not None and registration.admin_url:
-        found.append(Act.WRITABLE if is_read_only else Act.READ_ONLY)
-    return found
+        acts.append(Act.WRITABLE if is_read_only else Act.READ_ONLY)
+    return acts

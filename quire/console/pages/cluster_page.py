@@ -101,15 +101,13 @@ class ClusterPages(Pages):
 
     async def _if_lost(self, request: web.Request) -> web.Response:
         context, last = self._context, self._context.survey.last
-        ticked = {BookieId(each) for each in request.query.getall("bookie", [])}
+        ticked = {BookieId(name) for name in request.query.getall("bookie", [])}
         rows = await self._rows(None if last is None else last.health)
         if unknown := sorted(ticked - {row.bookie_id for row in rows}):
             raise web.HTTPBadRequest(text=f"there is no bookie {unknown[0]}")
         up = context.cluster.directory.bookies
         left = [bookie for bookie in up if bookie not in ticked]
-        in_limbo = [
-            registration.bookie_id for registration in up.values() if registration.is_in_limbo
-        ]
+        in_limbo = [row.bookie_id for row in up.values() if row.is_in_limbo]
         shapes = None if last is None else last.shapes
         return context.page(
             request,

@@ -46,10 +46,10 @@ class GroupPages(Pages):
         )
 
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
-        found = await read_groups(brokers)
-        page = slice_of(found.rows, asked_number(request.query, "from", 0, START_MAX))
+        groups = await read_groups(brokers)
+        page = slice_of(groups.rows, asked_number(request.query, "from", 0, START_MAX))
         return self._context.page(
-            request, "groups.html", page=page, total=len(found.rows), silent=found.silent
+            request, "groups.html", page=page, total=len(groups.rows), silent=groups.silent
         )
 
     async def _show(self, request: web.Request, brokers: BrokerAccess) -> web.Response:

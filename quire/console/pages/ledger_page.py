@@ -99,8 +99,8 @@ class Wanted:
         """Return what the fields of a query or a form ask for; anything odd is left out."""
 
         def number(name: str) -> int | None:
-            found = number_of(str(fields.get(name, "")), NO_ENTRY, ENTRY_ID_MAX)
-            return None if found == NO_ENTRY else found
+            asked = number_of(str(fields.get(name, "")), NO_ENTRY, ENTRY_ID_MAX)
+            return None if asked == NO_ENTRY else asked
 
         return cls(
             number("fragments"),
@@ -240,9 +240,7 @@ class LedgerListPages(Pages):
         except MetadataFormatError:
             return LedgerRow(ledger_id, None, None)
         up = cluster.directory.bookies
-        in_limbo = [
-            registration.bookie_id for registration in up.values() if registration.is_in_limbo
-        ]
+        in_limbo = [row.bookie_id for row in up.values() if row.is_in_limbo]
         return LedgerRow(ledger_id, ledger, fewest_copies(ledger, up, in_limbo))
 
 
@@ -327,20 +325,20 @@ async def _send_new_entries(
 async def _read(
     reader: LedgerReader, first: int, last: int, form: Form
 ) -> list[dict[str, str | int | bool]]:
-    found: list[dict[str, str | int | bool]] = []
+    rows: list[dict[str, str | int | bool]] = []
     async with aclosing(reader.read(first, last, timeout=END_S)) as batches:
         async for batch in batches:
             for entry in batch:
-                each = shown(bytes(entry.data), form)
-                found.append(
+                cell = shown(bytes(entry.data), form)
+                rows.append(
                     {
                         "id": entry.id,
-                        "text": each.text,
-                        "length": each.length,
-                        "cut": each.is_cut,
+                        "text": cell.text,
+                        "length": cell.length,
+                        "cut": cell.is_cut,
                     }
                 )
-    return found
+    return rows
 
 
 def _one_line(text: str) -> str:
@@ -359,9 +357,7 @@ async def ask_bookies(
     each for at most ASK_S; a bookie without a complete answer is not checked beyond what it said.
     """
     newest_first = reversed((*ledger.given_up, *ledger.fragments))
-    named = dict.fromkeys(
-        b for fragment in newest_first for b in (*fragment.ensemble, *fragment.incoming)
-    )
+    named = dict.fromkeys(b for part in newest_first for b in (*part.ensemble, *part.incoming))
     held = {bookie: DOWN for bookie in named if bookie not in up}
     to_ask = [bookie for bookie in named if bookie in up]
     held |= dict.fromkeys(to_ask[BOOKIES_MAX:], TOO_MANY_BOOKIES)
@@ -378,14 +374,14 @@ async def _ask(ledger_id: LedgerId, bookie: BookieRegistration, servers: AdminSe
             first = ranges[-1][1] + 1 if ranges else 0
             page = f"first={first}&limit={RANGES_PER_PAGE}"
             url = f"{bookie.admin_url}/api/v1/ledgers/{ledger_id}/entries?{page}"
-            status, found, is_complete = _listed_in(await servers.get_json(url, ASK_S))
-            ranges += found
+            status, listed, is_complete = _listed_in(await servers.get_json(url, ASK_S))
+            ranges += listed
             if status != "ok":
                 problem = f"it answered {status}: it may have lost stored data"
                 return Held(ranges, NO_ENTRY, problem)
             if is_complete:
                 return Held(ranges, ENTRY_ID_MAX)
-            if not found:
+            if not listed:
                 break
     except AdminNotFoundError:
         return COMPLETE if not ranges else Held(problem="its copies were removed meanwhile")

@@ -66,9 +66,7 @@ class MessagePages(Pages):
         name, query = request.match_info["topic"], request.query
         metadata = await topic_metadata(brokers, [name])
         topic = readable_topic(metadata.topics[0], name)
-        partitions = sorted(
-            response_partition.partition_index for response_partition in topic.partitions
-        )
+        partitions = sorted(row.partition_index for row in topic.partitions)
         partition = asked_number(query, "partition", partitions[0], PARTITION_MAX)
         if partition not in partitions:
             raise web.HTTPNotFound(text=f"{name} has no partition {partition}")
@@ -112,9 +110,9 @@ async def _offset_of(
     first one.
     """
     if query.get("time"):
-        found = (await offsets_at(brokers, leaders, [place], _time_of(query["time"]))).get(place)
+        position = (await offsets_at(brokers, leaders, [place], _time_of(query["time"]))).get(place)
         # There is no record as new as that: begin at the end.
-        return found.offset if found is not None and found.offset >= 0 else OFFSET_MAX
+        return position.offset if position is not None and position.offset >= 0 else OFFSET_MAX
     if query.get("at") == "end":
         ends = await offsets_at(brokers, leaders, [place], LATEST)
         return max(0, ends[place].offset - ROWS_MAX) if place in ends else 0
@@ -240,16 +238,16 @@ def newest_rows(data: bytes, offset: int) -> tuple[list[RecordRow], int]:
     """Return the last ROWS_PER_STEP records at or after an offset, and the number of those before
     them. Raises RecordBatchError.
     """
-    found = [
+    pairs = [
         (record, header.is_transactional)
         for header, records in batches_of(data)
         for record in records
         if record.offset >= offset
     ]
-    skipped = max(0, len(found) - ROWS_PER_STEP)
+    skipped = max(0, len(pairs) - ROWS_PER_STEP)
     rows = [
         row_of(record, is_transactional=is_transactional, form="auto")
-        for record, is_transactional in found[skipped:]
+        for record, is_transactional in pairs[skipped:]
     ]
     return rows, skipped
 

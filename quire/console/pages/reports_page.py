@@ -36,14 +36,14 @@ class ReportPages(Pages):
 
     async def _list(self, request: web.Request) -> web.Response:
         directory = self._context.reports
-        found, problem = None, ""
+        listed, problem = None, ""
         if directory is not None:
             try:
-                found = await asyncio.to_thread(list_reports, directory)
+                listed = await asyncio.to_thread(list_reports, directory)
             except NoSuchReportError as error:
                 problem = str(error)
         return self._context.page(
-            request, "reports.html", found=found, problem=problem, is_set=directory is not None
+            request, "reports.html", listed=listed, problem=problem, is_set=directory is not None
         )
 
     async def _report(self, request: web.Request) -> web.Response:
@@ -109,16 +109,16 @@ def list_reports(directory: Path) -> ReportList:
     """List the reports of a directory. Raises NoSuchReportError if it cannot be read."""
     try:
         names = list(islice(directory.iterdir(), LOOKED_AT_MAX + 1))
-        found = [file for path in sorted(names)[:LOOKED_AT_MAX] for file in _listed(path)]
+        files = [file for path in sorted(names)[:LOOKED_AT_MAX] for file in _listed(path)]
         holds_runs = any(directory.glob(RUNS_PATTERN))
     except OSError as error:
         raise NoSuchReportError(
             f"the directory of reports cannot be read: {error.strerror}; the option `reports` of "
             "`quire console` names it"
         ) from error
-    found.sort(key=lambda each: (-each.changed_ms, each.name))
-    is_cut = len(names) > LOOKED_AT_MAX or len(found) > REPORTS_MAX
-    return ReportList(tuple(found[:REPORTS_MAX]), holds_runs, is_cut)
+    files.sort(key=lambda file: (-file.changed_ms, file.name))
+    is_cut = len(names) > LOOKED_AT_MAX or len(files) > REPORTS_MAX
+    return ReportList(tuple(files[:REPORTS_MAX]), holds_runs, is_cut)
 
 
 def read_report(directory: Path, name: str) -> Comparison:
@@ -130,31 +130,31 @@ def read_report(directory: Path, name: str) -> Comparison:
         if not stat.S_ISDIR(path.lstat().st_mode):
             raise NoSuchReportError(f"{name} is not a directory with runs, or is a symbolic link")
         _check_files(path, name)
-        found = read_comparison(path)
+        comparison = read_comparison(path)
     except OSError as error:
         raise NoSuchReportError(f"{name} cannot be read: {error.strerror}") from error
     except ResultsError as error:
         raise NoSuchReportError(str(error).replace(f"{directory}/", "")) from error
-    if not found.runs:
+    if not comparison.runs:
         raise NoSuchReportError(f"{name} has no runs of `quire bench compare`")
-    return found
+    return comparison
 
 
 def _listed(path: Path) -> Iterator[ReportFile]:
-    found = path.lstat()
-    if stat.S_ISDIR(found.st_mode) and NAME.fullmatch(path.name):
+    status = path.lstat()
+    if stat.S_ISDIR(status.st_mode) and NAME.fullmatch(path.name):
         runs = sum(1 for _ in islice(path.glob(RUNS_PATTERN), FILES_MAX))
         if runs:
-            yield ReportFile(path.name, runs, found.st_mtime_ns // 1_000_000)
+            yield ReportFile(path.name, runs, status.st_mtime_ns // 1_000_000)
 
 
 def _check_files(path: Path, name: str) -> None:
     size = 0
-    for number, each in enumerate(path.glob("*.json")):
-        found = each.lstat()
-        if not stat.S_ISREG(found.st_mode):
-            raise NoSuchReportError(f"{name}/{each.name} is not a plain file: move it away")
-        size += found.st_size
+    for number, file in enumerate(path.glob("*.json")):
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise NoSuchReportError(f"{name}/{file.name} is not a plain file: move it away")
+        size += status.st_size
         if number >= FILES_MAX or size > BYTES_MAX:
             raise NoSuchReportError(
                 f"{name} is larger than {FILES_MAX:,} files or {BYTES_MAX // 2**20} MiB: use "

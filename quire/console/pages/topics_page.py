@@ -113,11 +113,11 @@ async def read_topic(brokers: BrokerAccess, cluster: Cluster, name: str) -> Topi
     )
     shown = rows[:PARTITIONS_SHOWN_MAX]
     numbers = [partition.partition_index for partition in topic.partitions][:PARTITIONS_SHOWN_MAX]
-    found = await asyncio.gather(
+    listed = await asyncio.gather(
         *(_ledgers_of(cluster, PartitionKey(topic_id, number)) for number in numbers)
     )
-    ledgers = dict(zip(numbers, found, strict=True))
-    by_name = sorted(settings, key=lambda each: (each.config_source != 1, each.name))
+    ledgers = dict(zip(numbers, listed, strict=True))
+    by_name = sorted(settings, key=lambda setting: (setting.config_source != 1, setting.name))
     return TopicView(topic, shown, by_name, ledgers, len(rows) - len(shown))
 
 

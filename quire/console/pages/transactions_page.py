@@ -49,26 +49,26 @@ class TransactionPages(Pages):
 
     async def _list(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
         seconds = asked_number(request.query, "seconds", SECONDS_DEFAULT, SECONDS_MAX)
-        found = await read_open(brokers, seconds * MS_PER_S)
+        open_ = await read_open(brokers, seconds * MS_PER_S)
         return self._context.page(
-            request, "transactions.html", seconds=seconds, seconds_max=SECONDS_MAX, found=found
+            request, "transactions.html", seconds=seconds, seconds_max=SECONDS_MAX, open=open_
         )
 
     async def _confirm(self, request: web.Request, brokers: BrokerAccess) -> web.Response:
         transactional_id = request.query.get("id", "")
-        found = await read_one(brokers, transactional_id) if transactional_id else None
-        if found is None:
+        transaction = await read_one(brokers, transactional_id) if transactional_id else None
+        if transaction is None:
             raise web.HTTPNotFound(text="there is no such transactional id")
-        return self._context.page(request, "transaction_abort.html", found=found)
+        return self._context.page(request, "transaction_abort.html", transaction=transaction)
 
     async def _abort(self, request: web.Request, brokers: BrokerAccess) -> web.StreamResponse:
         transactional_id = str((await request.post()).get("id", ""))
-        found = await read_one(brokers, transactional_id) if transactional_id else None
-        if found is None:
+        transaction = await read_one(brokers, transactional_id) if transactional_id else None
+        if transaction is None:
             raise web.HTTPNotFound(text="there is no such transactional id")
-        if not found.may_abort:
+        if not transaction.may_abort:
             raise web.HTTPConflict(text="it is not open any more, or its outcome is decided")
-        await abort(brokers, found)
+        await abort(brokers, transaction)
         return see_other(request.rel_url.raw_path.removesuffix("/abort"))
 
 
@@ -114,33 +114,33 @@ async def read_open(brokers: BrokerAccess, longer_than_ms: int) -> OpenTransacti
         duration_filter=longer_than_ms or -1,
     )
     answers = await brokers.ask_each(request, ListTransactionsResponse)
-    room, left_out, found = SHOWN_MAX, 0, list[OpenTransaction]()
+    room, left_out, rows = SHOWN_MAX, 0, list[OpenTransaction]()
     for address, answer in answers.items():
         ids = [] if answer is None else [e.transactional_id for e in answer.transaction_states]
         shown = ids[:room]
         room -= len(shown)
         left_out += len(ids) - len(shown)
         if shown:
-            found += await _described(brokers, address, shown)
+            rows += await _described(brokers, address, shown)
     silent = [address.broker_id for address, answer in answers.items() if answer is None]
-    return OpenTransactions(sorted(found, key=lambda each: each.started_ms), left_out, silent)
+    return OpenTransactions(sorted(rows, key=lambda row: row.started_ms), left_out, silent)
 
 
 async def read_one(brokers: BrokerAccess, transactional_id: str) -> OpenTransaction | None:
     """Return the state of a transactional id; None if it has none. Raises NoBrokerError."""
     coordinator = await coordinator_of(brokers, transactional_id, KeyType.TRANSACTION)
-    found = await _described(brokers, coordinator, [transactional_id])
-    return found[0] if found else None
+    rows = await _described(brokers, coordinator, [transactional_id])
+    return rows[0] if rows else None
 
 
-async def abort(brokers: BrokerAccess, found: OpenTransaction) -> None:
+async def abort(brokers: BrokerAccess, transaction: OpenTransaction) -> None:
     """Refuse the producer of a transaction from now on, and abort the transaction. Raises
     TopicRefusedError, NoBrokerError.
     """
-    coordinator = await coordinator_of(brokers, found.transactional_id, KeyType.TRANSACTION)
+    coordinator = await coordinator_of(brokers, transaction.transactional_id, KeyType.TRANSACTION)
     request = InitProducerIdRequest(
-        transactional_id=found.transactional_id,
-        transaction_timeout_ms=found.timeout_ms,
+        transactional_id=transaction.transactional_id,
+        transaction_timeout_ms=transaction.timeout_ms,
         producer_id=-1,
         producer_epoch=-1,
     )
@@ -157,18 +157,16 @@ async def _described(
     answer = await brokers.ask_one(address, request, DescribeTransactionsResponse)
     return [
         OpenTransaction(
-            transaction_state.transactional_id,
-            transaction_state.transaction_state,
-            transaction_state.producer_id,
-            transaction_state.producer_epoch,
-            transaction_state.transaction_start_time_ms,
-            transaction_state.transaction_timeout_ms,
-            [
-                f"{topic.topic}-{number}"
-                for topic in transaction_state.topics
-                for number in topic.partitions
-            ][:PARTITIONS_SHOWN_MAX],
+            row.transactional_id,
+            row.transaction_state,
+            row.producer_id,
+            row.producer_epoch,
+            row.transaction_start_time_ms,
+            row.transaction_timeout_ms,
+            [f"{topic.topic}-{number}" for topic in row.topics for number in topic.partitions][
+                :PARTITIONS_SHOWN_MAX
+            ],
         )
-        for transaction_state in answer.transaction_states
-        if transaction_state.error_code == ErrorCode.NONE
+        for row in answer.transaction_states
+        if row.error_code == ErrorCode.NONE
     ]

@@ -110,8 +110,8 @@ async def coordinators_of(
 
 async def coordinator_of(brokers: BrokerAccess, key: str, kind: KeyType) -> PeerAddress:
     """Return the coordinator of a group or a transactional id. Raises NoBrokerError."""
-    found = (await coordinators_of(brokers, [key], kind)).get(key)
-    if found is None:
+    address = (await coordinators_of(brokers, [key], kind)).get(key)
+    if address is None:
         text = f"no broker coordinates {key!r} now"
         raise NoBrokerError(text, try_next=CHECK_LOGS)
-    return found
+    return address

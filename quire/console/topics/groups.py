@@ -198,9 +198,9 @@ async def read_groups(brokers: BrokerAccess) -> GroupList:
         if answer is not None
         for group in answer.groups
     ]
-    found = {row.group_id: row for row in rows}
+    by_id = {row.group_id: row for row in rows}
     silent = [address.broker_id for address, answer in answers.items() if answer is None]
-    return GroupList([found[each] for each in sorted(found)], silent)
+    return GroupList([by_id[id_] for id_ in sorted(by_id)], silent)
 
 
 async def read_group(brokers: BrokerAccess, group_id: str) -> GroupView | None:
@@ -238,8 +238,8 @@ async def groups_of(brokers: BrokerAccess, topic: str) -> tuple[list[GroupRow], 
                 looked_at[group_id] = any(place.topic == topic for place in offsets)
         elif not isinstance(answer, NoBrokerError):
             raise answer
-    found = [row for row in rows if looked_at.get(row.group_id)]
-    return found, len(rows) - len(looked_at)
+    listed = [row for row in rows if looked_at.get(row.group_id)]
+    return listed, len(rows) - len(looked_at)
 
 
 async def committed_of(
@@ -252,13 +252,10 @@ async def committed_of(
     answer = await brokers.ask_one(coordinator, request, OffsetFetchResponse)
     return {
         group.group_id: {
-            Place(topic.name, partition.partition_index): (
-                partition.committed_offset,
-                partition.metadata or "",
-            )
+            Place(topic.name, row.partition_index): (row.committed_offset, row.metadata or "")
             for topic in group.topics
-            for partition in topic.partitions
-            if partition.error_code == ErrorCode.NONE and partition.committed_offset >= 0
+            for row in topic.partitions
+            if row.error_code == ErrorCode.NONE and row.committed_offset >= 0
         }
         for group in answer.groups
         if group.error_code == ErrorCode.NONE
@@ -273,8 +270,8 @@ async def _described(
         ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False),
         ConsumerGroupDescribeResponse,
     )
-    (found,) = newer.groups
-    if found.error_code == ErrorCode.NONE:
+    (group,) = newer.groups
+    if group.error_code == ErrorCode.NONE:
         members = [
             Member(
                 member.member_id,
@@ -287,9 +284,9 @@ async def _described(
                     for partition in topic.partitions
                 ),
             )
-            for member in found.members
+            for member in group.members
         ]
-        return found.group_state, "consumer", members
+        return group.group_state, "consumer", members
     request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
     answer = await brokers.ask_one(coordinator, request, DescribeGroupsResponse)
     (classic,) = answer.groups
@@ -378,21 +375,21 @@ async def plan_reset(
     places = sorted(before or leaders)
     starts = await offsets_at(brokers, leaders, places, EARLIEST)
     ends = await offsets_at(brokers, leaders, places, LATEST)
-    found: Mapping[Place, Found] = {}
+    positions: Mapping[Place, Found] = {}
     if to is To.TIME:
-        found = await offsets_at(brokers, leaders, places, value)
+        positions = await offsets_at(brokers, leaders, places, value)
     changes = []
     for place in places:
         if place in starts and place in ends:
             start, end = starts[place].offset, ends[place].offset
-            after = _offset(to, value, start, end, found.get(place))
+            after = _offset(to, value, start, end, positions.get(place))
             changes.append(OffsetChange(place, before.get(place, -1), after))
     return changes
 
 
 def changes_in(form: Mapping[str, str]) -> dict[Place, int]:
     """Return the new offsets in the fields of a confirmed plan. Raises UsageError."""
-    found: dict[Place, int] = {}
+    changes: dict[Place, int] = {}
     for name, text in form.items():
         kind, _, rest = name.partition(":")
         if kind != "offset":
@@ -400,10 +397,10 @@ def changes_in(form: Mapping[str, str]) -> dict[Place, int]:
         partition, _, topic = rest.partition(":")
         if not (_is_number(partition) and _is_number(text) and topic):
             raise UsageError("the plan in the form is damaged: make it again")
-        found[Place(topic, int(partition))] = int(text)
-    if not found or len(found) > CHANGES_MAX:
-        raise UsageError(f"the plan has {len(found)} offsets: make it again")
-    return found
+        changes[Place(topic, int(partition))] = int(text)
+    if not changes or len(changes) > CHANGES_MAX:
+        raise UsageError(f"the plan has {len(changes)} offsets: make it again")
+    return changes
 
 
 async def commit_offsets(
@@ -427,9 +424,7 @@ async def commit_offsets(
         topics=[kind(name=name, partitions=partitions) for name, partitions in rows.items()],
     )
     answer = await brokers.ask_one(coordinator, request, OffsetCommitResponse)
-    _require_all(
-        [partition.error_code for topic in answer.topics for partition in topic.partitions]
-    )
+    _require_all([row.error_code for topic in answer.topics for row in topic.partitions])
 
 
 def _require_all(codes: Sequence[int]) -> None:
@@ -439,7 +434,7 @@ def _require_all(codes: Sequence[int]) -> None:
         require(code)
 
 
-def _offset(to: To, value: int, start: int, end: int, found: Found | None) -> int:
+def _offset(to: To, value: int, start: int, end: int, position: Found | None) -> int:
     match to:
         case To.EARLIEST:
             return start
@@ -448,7 +443,7 @@ def _offset(to: To, value: int, start: int, end: int, found: Found | None) -> in
         case To.OFFSET:
             return min(max(value, start), end)
         case To.TIME:
-            return end if found is None or found.offset < 0 else found.offset
+            return end if position is None or position.offset < 0 else position.offset
 
 
 def _is_number(text: str) -> bool:

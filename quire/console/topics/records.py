@@ -94,14 +94,14 @@ def batches_of(data: bytes) -> Iterator[tuple[RecordBatchHeader, Iterator[Record
 
 def next_offset_of(data: bytes) -> int | None:
     """Return the offset after the last complete batch; None if there is none."""
-    view, position, found = memoryview(data), 0, None
+    view, position, offset = memoryview(data), 0, None
     while len(view) - position >= HEADER_BYTES:
         header = read_header(view, position)
         position += header.size_bytes
         if header.size_bytes < HEADER_BYTES or position > len(view):
             break
-        found = header.next_offset
-    return found
+        offset = header.next_offset
+    return offset
 
 
 def first_time_ms(data: bytes, offset: int) -> int | None:
@@ -254,11 +254,11 @@ async def time_at(
 async def _edge(
     brokers: BrokerAccess, leaders: Mapping[Place, PeerAddress], place: Place, time_ms: int
 ) -> int:
-    found: Found | None = (await offsets_at(brokers, leaders, [place], time_ms)).get(place)
-    if found is None:
+    position: Found | None = (await offsets_at(brokers, leaders, [place], time_ms)).get(place)
+    if position is None:
         text = f"the leader of {place.topic}-{place.partition} does not answer"
         raise NoBrokerError(text, try_next=f"quire topic show {place.topic}")
-    return found.offset
+    return position.offset
 
 
 def _add(page: RecordPage, data: bytes, position: int, wanted: Wanted) -> int:

@@ -106,12 +106,7 @@ def decide_chain(
 def _creation_of(name: str, operations: Sequence[Operation]) -> Create | None:
     path = chain_path(name)
     return next(
-        (
-            operation
-            for operation in operations
-            if isinstance(operation, Create) and operation.path == path
-        ),
-        None,
+        (part for part in operations if isinstance(part, Create) and part.path == path), None
     )
 
 
@@ -122,9 +117,9 @@ def _decide_creation(
     path, creation_path = chain_path(name), chain_creation_path(name)
     token = next(
         (
-            CREATION_CODEC.unpack(creation_path, each.value)
-            for each in operations
-            if isinstance(each, Create) and each.path == creation_path
+            CREATION_CODEC.unpack(creation_path, part.value)
+            for part in operations
+            if isinstance(part, Create) and part.path == creation_path
         ),
         None,
     )
@@ -133,7 +128,7 @@ def _decide_creation(
         return refused
     life_path = chain_life_path(name, token)
     match operation:
-        case Create(each, value, _) if each == path and is_first_head(
+        case Create(node, value, _) if node == path and is_first_head(
             HEAD_CODEC.unpack(path, value)
         ):
             if not any(isinstance(one, Create) and one.path == life_path for one in operations):
@@ -141,9 +136,9 @@ def _decide_creation(
             owner_path = chain_owner_path(name)
             owner = OWNER_CODEC.pack(owner_path, subject.principal)
             return Allowed(added=(Create(owner_path, owner),))
-        case Create(each, _, _) if each == creation_path:
+        case Create(node, _, _) if node == creation_path:
             return ALLOWED
-        case Create(each, b"", _) if each == life_path:
+        case Create(node, b"", _) if node == life_path:
             return ALLOWED
         case _:
             return refused
@@ -161,8 +156,8 @@ def _existing(subject: Subject, name: str, known: Known) -> _Chain | Impossible:
     rights = chain_rights_of(subject.principal, subject.granted, name, owner)
     creation_path = chain_creation_path(name)
     life = tuple(
-        Check(f"{creation_path}/{each}", FIRST_VERSION)
-        for each in known.names.get(creation_path, ())
+        Check(f"{creation_path}/{child}", FIRST_VERSION)
+        for child in known.names.get(creation_path, ())
     )
     return _Chain(name, HEAD_CODEC.unpack(path, stored.value), stored, rights, life)
 
@@ -197,11 +192,11 @@ def _decide_head(
     subject: Subject, chain: _Chain, operation: CompareAndSet, operations: Sequence[Operation]
 ) -> Verdict:
     if chain.stored.version != operation.expected:
-        found = at_version(
+        refused = at_version(
             Known({operation.path: chain.stored}), operation.path, operation.expected
         )
-        assert isinstance(found, Impossible), "the version differs"
-        return found
+        assert isinstance(refused, Impossible), "the version differs"
+        return refused
     new = HEAD_CODEC.unpack(operation.path, operation.value)
     needed = head_right(chain.head, new)
     if needed is None:
@@ -282,12 +277,8 @@ def _publication(chain: _Chain, operations: Sequence[Operation]) -> tuple[Create
     none.
     """
     path, above = chain_path(chain.name), f"{chain_path(chain.name)}/links/"
-    heads = [
-        operation
-        for operation in operations
-        if isinstance(operation, CompareAndSet) and operation.path == path
-    ]
-    links = [operation for operation in operations if operation.path.startswith(above)]
+    heads = [part for part in operations if isinstance(part, CompareAndSet) and part.path == path]
+    links = [part for part in operations if part.path.startswith(above)]
     if len(heads) != 1 or len(links) != 1 or not isinstance(links[0], Create):
         return None
     levels = links[0].path.removeprefix(above).split("/")

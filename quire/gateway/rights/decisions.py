@@ -124,7 +124,7 @@ def _decide(
     path = operation.path
     if isinstance(operation, Check):
         return decide_read(subject, path) or ALLOWED
-    changes = sum(each.path == path for each in operations if not isinstance(each, Check))
+    changes = sum(change.path == path for change in operations if not isinstance(change, Check))
     if changes > 1 and not path.startswith(f"{CHOSEN_IDS}/"):
         # Only the record of an allocated id is made and removed in one step.
         return no_rule(subject, path, "change a node twice in one step")

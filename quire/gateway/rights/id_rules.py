@@ -106,7 +106,7 @@ def decide_deletion(
     ledger_id = _id_of(path)
     if ledger_id is not None and path == deletion_path(ledger_id):
         deletes = any(
-            isinstance(each, Delete) and each.path == ledger_path(ledger_id) for each in operations
+            isinstance(part, Delete) and part.path == ledger_path(ledger_id) for part in operations
         )
         match operation:
             case Create(_, value, False) if deletes and _is_deletion(path, value):

@@ -74,9 +74,9 @@ def _transitions(
     if new.last_entry_id is not None and new.length is not None:
         end, length = new.last_entry_id, new.length
         changed = tuple(
-            each
-            for each in new.fragments
-            if each.first_entry_id >= old.last_fragment.first_entry_id
+            part
+            for part in new.fragments
+            if part.first_entry_id >= old.last_fragment.first_entry_id
         )
         yield LedgerRight.APPEND, lambda: old.with_closed(end, length, token)
         yield RECOVERY, lambda: old.with_recovered(changed, end, length, token)

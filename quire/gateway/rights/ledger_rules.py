@@ -114,22 +114,13 @@ def _decide_id(
 ) -> Verdict:
     """Decide whether the id was never used, and cannot be used again (rule 10.2)."""
     path, chosen = ledger_path(ledger_id), chosen_id_path(ledger_id)
-    is_chosen = any(
-        isinstance(operation, Create) and operation.path == chosen for operation in operations
-    )
-    is_removed = any(
-        isinstance(operation, Delete) and operation.path == chosen for operation in operations
-    )
+    is_chosen = any(isinstance(part, Create) and part.path == chosen for part in operations)
+    is_removed = any(isinstance(part, Delete) and part.path == chosen for part in operations)
     if is_chosen and is_removed:
         # The ids of a block that another session allocated may have been used.
         return ALLOWED if subject.has_id(ledger_id) else Impossible(NodeExistsError(path))
     counter = next(
-        (
-            operation
-            for operation in operations
-            if isinstance(operation, Check) and operation.path == LEDGER_IDS
-        ),
-        None,
+        (part for part in operations if isinstance(part, Check) and part.path == LEDGER_IDS), None
     )
     if not is_chosen or counter is None:
         return no_rule(subject, path, "use an id without a record that it is used")

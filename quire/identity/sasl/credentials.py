@@ -80,8 +80,8 @@ class ScramCredential:
     def text(self) -> str:
         """The credential as it is stored."""
         salt, stored, server = (
-            base64.b64encode(each).decode()
-            for each in (self.salt, self.stored_key, self.server_key)
+            base64.b64encode(secret).decode()
+            for secret in (self.salt, self.stored_key, self.server_key)
         )
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 
@@ -93,7 +93,7 @@ def parse_credential(mechanism: ScramMechanism, text: str) -> ScramCredential:
         raise ValueError(f"a credential has the fields {', '.join(_FIELDS)}")
     try:
         salt, stored, server = (
-            base64.b64decode(parts[each], validate=True) for each in _FIELDS[:-1]
+            base64.b64decode(parts[name], validate=True) for name in _FIELDS[:-1]
         )
         iterations = int(parts["iterations"])
     except (binascii.Error, ValueError):
@@ -194,11 +194,11 @@ def form_of(credential: ScramCredential) -> CredentialForm:
 
 def _forms_of(credentials: Iterable[ScramCredential]) -> UserForms | None:
     """Return the forms of a user; None without credentials."""
-    found = {credential.mechanism: form_of(credential) for credential in credentials}
-    if not found:
+    forms = {credential.mechanism: form_of(credential) for credential in credentials}
+    if not forms:
         return None
-    only = next(iter(found.values()))
-    first, second = (found.get(mechanism, only) for mechanism in ScramMechanism)
+    only = next(iter(forms.values()))
+    first, second = (forms.get(mechanism, only) for mechanism in ScramMechanism)
     return first, second
 
 
@@ -230,7 +230,7 @@ class CredentialForms:
         """Each ticket with its forms; no two tickets are equal."""
         if self._tickets is None:
             counts = self._counts or Counter[UserForms]((form, form) for form in TOOLS)
-            most = sorted(counts, key=lambda each: (-counts[each].bit_length(), each))[:FORMS_MAX]
+            most = sorted(counts, key=lambda form: (-counts[form].bit_length(), form))[:FORMS_MAX]
             self._tickets = tuple(
                 (f"{_text(forms)} {number}".encode(), forms)
                 for forms in most
@@ -299,7 +299,7 @@ class Decoys:
         def score(ticket: bytes) -> bytes:
             return hashlib.blake2b(ticket, digest_size=_SCORE_BYTES, key=key).digest()
 
-        chosen = max(self.forms.tickets, key=lambda each: score(each[0]))[1]
+        chosen = max(self.forms.tickets, key=lambda pair: score(pair[0]))[1]
         return chosen[list(ScramMechanism).index(mechanism)]
 
     def _salt(self, form: CredentialForm, user: str, mechanism: ScramMechanism) -> bytes:

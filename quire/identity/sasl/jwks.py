@@ -76,7 +76,7 @@ def parse_jwks(document: bytes) -> tuple[VerificationKey, ...]:
             f"the JWKS document has {len(listed)} keys, and at most {KEYS_MAX} are read"
         )
     keys = tuple(
-        key for each in listed if isinstance(each, dict) and (key := _key(each)) is not None
+        key for item in listed if isinstance(item, dict) and (key := _key(item)) is not None
     )
     if not keys:
         raise JwksError(
@@ -95,9 +95,7 @@ def find_key(
     suitable = [key for key in keys if algorithm in key.algorithms]
     if kid is None:
         return suitable[0] if len(suitable) == 1 else None
-    return next(
-        (verification_key for verification_key in suitable if verification_key.kid == kid), None
-    )
+    return next((key for key in suitable if key.kid == kid), None)
 
 
 def _key(listed: dict[str, object]) -> VerificationKey | None:
@@ -125,7 +123,7 @@ def _key(listed: dict[str, object]) -> VerificationKey | None:
     except (KeyError, ValueError, UnsupportedAlgorithm):
         return None
     if "alg" in listed:
-        algorithms = tuple(each for each in algorithms if each == listed["alg"])
+        algorithms = tuple(name for name in algorithms if name == listed["alg"])
     return VerificationKey(kid, algorithms, key) if algorithms else None
 
 
@@ -184,14 +182,14 @@ class JwksCache:
         """
         if self._age_s() >= self._refresh_s:
             await self._refresh()
-        found = find_key(self._keys, kid, algorithm)
-        if found is None:
+        key = find_key(self._keys, kid, algorithm)
+        if key is None:
             await self._refresh()
-            found = find_key(self._keys, kid, algorithm)
+            key = find_key(self._keys, kid, algorithm)
         if self._age_s() > KEYS_KEPT_S:
             why = self.failure or "no read has ended yet"
             raise JwksError(f"there are no keys for tokens: {why}")
-        return found
+        return key
 
     async def close(self) -> None:
         """Stop a read that is under way."""

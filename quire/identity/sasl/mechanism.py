@@ -165,7 +165,7 @@ def name_problem(name: str) -> str:
         return "the name of the user is empty"
     if len(name) > NAME_CHARACTERS_MAX:
         return f"the name of the user has more than {NAME_CHARACTERS_MAX} characters"
-    if any(unicodedata.category(each) in _REFUSED_CATEGORIES for each in name):
+    if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in name):
         return "the name of the user has control characters or ends of lines"
     return ""
 

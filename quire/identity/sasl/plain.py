@@ -65,14 +65,14 @@ class PlainServer(Exchange):
         if step is not Step.FIRST:
             raise SaslError(ENDED)
         user, password = parse_plain(message)
-        found = [self._found(user, mechanism) for mechanism in ScramMechanism]
-        if not any(is_own for _, is_own in found):
+        pairs = [self._found(user, mechanism) for mechanism in ScramMechanism]
+        if not any(is_own for _, is_own in pairs):
             why = f"{user!r} has no password"
         else:
             why = f"the password of {user!r} is wrong"
 
         def is_right() -> bool:
-            fits = [is_own & _fits(credential, password) for credential, is_own in found]
+            fits = [is_own & _fits(credential, password) for credential, is_own in pairs]
             return any(fits)
 
         if not await self._run_slow(is_right):
@@ -83,17 +83,13 @@ class PlainServer(Exchange):
 
     def _found(self, user: str, mechanism: ScramMechanism) -> tuple[ScramCredential, bool]:
         """Return the user's credential or its decoy, and whether it is the user's own."""
-        (other,) = (
-            scram_mechanism
-            for scram_mechanism in ScramMechanism
-            if scram_mechanism is not mechanism
-        )
+        (other,) = (kind for kind in ScramMechanism if kind is not mechanism)
         like = self._find(user, other)
         decoy = self._decoys.credential(user, mechanism, like)  # takes its time for every name
-        found = self._find(user, mechanism)
-        if found is None or found.mechanism is not mechanism:
+        credential = self._find(user, mechanism)
+        if credential is None or credential.mechanism is not mechanism:
             return decoy, False
-        return found, True
+        return credential, True
 
 
 class PlainClient(Exchange):

@@ -132,9 +132,9 @@ class ScramServer(Exchange):
 
     def _begin(self, first: ClientFirst) -> bytes:
         self._first = first
-        found = self._find(first.user, self._mechanism)
-        if found is not None and found.mechanism is self._mechanism:
-            self._credential = found
+        credential = self._find(first.user, self._mechanism)
+        if credential is not None and credential.mechanism is self._mechanism:
+            self._credential = credential
         # Made for every name, so that the time of the answer does not show which names are users.
         (other,) = (mechanism for mechanism in ScramMechanism if mechanism is not self._mechanism)
         like = self._find(first.user, other)

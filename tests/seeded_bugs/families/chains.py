@@ -32,9 +32,9 @@ BUGS = (
         (
             Edit(
                 "quire/operate/appends.py",
-                "            _require_unclaimed(found)\n            custom =",
-                "            if found.state is not LedgerState.OPEN:\n"
-                "                _require_unclaimed(found)\n"
+                "            _require_unclaimed(stored)\n            custom =",
+                "            if stored.state is not LedgerState.OPEN:\n"
+                "                _require_unclaimed(stored)\n"
                 "            custom =",
             ),
         ),
