@@ -24,6 +24,7 @@ import stat
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -205,11 +206,27 @@ def _still_running(running: Sequence[threading.Thread]) -> list[threading.Thread
     return [thread for thread in running if thread.is_alive()]
 
 
+def _let_go() -> None:
+    """Drop the variables of the last failure, so that the collector closes here what it left open,
+    and not in a later test.
+    """
+    errors: list[BaseException | None] = [getattr(sys, "last_value", None)]
+    for error in errors:
+        if error is not None:
+            for frame, _ in traceback.walk_tb(error.__traceback__):
+                with suppress(RuntimeError):  # it runs
+                    frame.clear()
+                _ = frame.f_locals  # Python 3.11 and 3.12 keep a copy, which this renews
+            errors += getattr(error, "exceptions", ())
+            errors += (error.__cause__, error.__context__)
+
+
 def _collected() -> list[str]:
     """Run the garbage collector; return the warnings of what it closes, which are errors here."""
     warnings: list[str] = []
     hook, sys.unraisablehook = sys.unraisablehook, lambda each: warnings.append(str(each.exc_value))
     try:
+        _let_go()
         gc.collect()
     finally:
         sys.unraisablehook = hook

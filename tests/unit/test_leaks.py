@@ -115,6 +115,17 @@ def test_a_socket_instead_of_a_file(wide):
 def test_the_next_after_a_socket():
     test_a_socket_instead_of_a_file.kept.close()
 
+def test_that_fails_with_a_socket():
+    try:
+        kept = socket.create_server(("127.0.0.1", 0))
+        assert kept is None
+    except AssertionError as error:
+        raise ExceptionGroup("of the test", [error])
+
+def test_the_next_after_a_failed_one():
+    import gc
+    gc.collect()
+
 def test_a_variable():
     os.environ["LEFT"] = "1"
 
@@ -172,6 +183,7 @@ FOUND: Final = {
     "test_a_file": "unclosed file .*",
     "test_a_file_that_is_reachable": r"descriptor \d+ \(.*test_sample.py\)",
     "test_a_socket_instead_of_a_file": r"descriptor \d+ \(socket:.*\)",
+    "test_that_fails_with_a_socket": r"unclosed <socket.*>",
     "test_a_variable": "changed variable LEFT",
     "test_a_umask": "changed umask",
     "test_a_directory": "changed working directory",

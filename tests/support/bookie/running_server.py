@@ -12,14 +12,15 @@ from metadata.ids import BookieId
 from quire.server.server_log import ServerLog
 from tests.support.bookie.manual_storage import ManualStorage
 from tests.support.bookie.wire_client import WireClient
+from tests.until import WAIT_S
 
 BOOKIE = BookieId("bookie-test")
 LIMITS = ServerLimits(
     connections_max=20,
     sweep_interval_s=0.02,
-    hello_deadline_s=0.2,
-    frame_deadline_s=0.2,
-    write_stall_s=0.2,
+    hello_deadline_s=WAIT_S,
+    frame_deadline_s=WAIT_S,
+    write_stall_s=WAIT_S,
     write_buffer_bytes_max=64 * 1024,
     attached_ledgers_max=5,
     requests_running_max=4,

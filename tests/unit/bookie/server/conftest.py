@@ -22,8 +22,8 @@ async def served() -> AsyncIterator[RunningServer]:
 
 
 @pytest.fixture
-async def patient() -> AsyncIterator[RunningServer]:
-    """Serve with deadlines longer than any test."""
-    made = await serve(replace(LIMITS, hello_deadline_s=60, frame_deadline_s=60, write_stall_s=60))
+async def hasty() -> AsyncIterator[RunningServer]:
+    """Serve with a short deadline for the first message of a peer."""
+    made = await serve(replace(LIMITS, hello_deadline_s=0.2))
     yield made
     await made.server.close()

@@ -130,8 +130,8 @@ async def test_every_split_of_a_conversation(served: RunningServer) -> None:
     await client.close()
 
 
-async def test_one_byte_at_a_time(patient: RunningServer) -> None:
-    client = await WireClient.connect(patient.address)
+async def test_one_byte_at_a_time(served: RunningServer) -> None:
+    client = await WireClient.connect(served.address)
     body = msgpack.packb([1, BOOKIE, 1, 1, 0, b"", "c"])
     for byte in frame_header(FrameKind.REQUEST, 1, len(body)) + body + _request([9], 2):
         client.send(bytes([byte]))
@@ -140,23 +140,26 @@ async def test_one_byte_at_a_time(patient: RunningServer) -> None:
     await client.close()
 
 
-async def test_peer_without_hello_is_dropped(served: RunningServer) -> None:
-    silent = await WireClient.connect(served.address)
+async def test_peer_without_hello_is_dropped(hasty: RunningServer) -> None:
+    silent = await WireClient.connect(hasty.address)
     assert await silent.is_closed_by_peer()
-    slow = await WireClient.connect(served.address)
+    slow = await WireClient.connect(hasty.address)
     slow.send(b"\x46")
     assert await slow.is_closed_by_peer()
 
 
-async def test_unfinished_frame_times_out(served: RunningServer) -> None:
+async def test_unfinished_frame_times_out() -> None:
+    served = await serve(replace(LIMITS, frame_deadline_s=0.2))
     idle, client = await served.client(1), await served.client(1)
     client.send(frame_header(FrameKind.ADD, 1, 100) + bytes(50))
     assert await client.is_closed_by_peer()
     assert await idle.is_offered(), "an idle peer is not dropped"
     await idle.close()
+    await served.server.close()
 
 
-async def test_peer_that_does_not_read_is_paused_then_dropped(served: RunningServer) -> None:
+async def test_peer_that_does_not_read_is_paused_then_dropped() -> None:
+    served = await serve(replace(LIMITS, write_stall_s=0.2))
     client = await served.client(1)
     assert await client.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
@@ -166,6 +169,7 @@ async def test_peer_that_does_not_read_is_paused_then_dropped(served: RunningSer
     assert served.storage.reads_running == 0
     assert served.counters.reads_from_disk < 400, "entries of unread answers are not read"
     client.abort()
+    await served.server.close()
 
 
 def _limit_socket_buffers(client: WireClient, served: RunningServer) -> None:
@@ -182,7 +186,6 @@ async def test_unread_bytes_of_all_peers_are_limited() -> None:
     room = 2_200_000
     limits = replace(
         LIMITS,
-        write_stall_s=60,
         write_stall_crowded_s=0.3,
         unsent_bytes_max=room,
         read_bytes_max=10**6,
@@ -214,16 +217,16 @@ async def test_unread_bytes_of_all_peers_are_limited() -> None:
 
 
 async def test_bad_frames_cost_few_log_lines(
-    patient: RunningServer, caplog: pytest.LogCaptureFixture
+    served: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger=LOGGER):
         for _ in range(15):
-            client = await WireClient.connect(patient.address)
+            client = await WireClient.connect(served.address)
             client.send(b"\0" * 12)
             assert await client.is_closed_by_peer()
     lines = [record for record in caplog.records if record.message == "bad frame"]
     assert len(lines) == 5
-    assert patient.counters.bad_frames == 15
+    assert served.counters.bad_frames == 15
 
 
 @given(st.lists(st.binary(min_size=1, max_size=80), max_size=6), st.booleans())
