@@ -3,6 +3,7 @@
 - `listeners`: names, bind addresses and advertised addresses.
 - `access`: how listeners take clients, with certificates and logins.
 - `connections`: sockets, frames in and answers out in request order.
+- `request_order`: which requests of a connection wait for earlier ones.
 - `frame_assembler`: byte stream into frames.
 - `dispatch`: finds what serves a request, and turns the answer into bytes.
 - `exchange`: one request between arrival and answer.

@@ -1,9 +1,11 @@
 """Sockets of a broker: its listeners, each client's connection, and what connections share.
 
-Leaves the meaning of requests to `dispatch`, and to `quire.server` what all servers do alike:
-pauses, deadlines, limits of addresses, and closing.
+Leaves the meaning of requests to `dispatch`, which of them wait for earlier ones to
+`request_order`, and to `quire.server` what all servers do alike: pauses, deadlines, limits of
+addresses, and closing.
 
-Source: Kafka's protocol guide, section "Network" (order of answers); KIP-219 for throttling.
+Source: Kafka's protocol guide, section "Network" (order of requests and answers); KIP-219 for
+throttling.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from broker_layer.server.frame_assembler import (
     KafkaFrameAssembler,
 )
 from broker_layer.server.listeners import ListenerAddress
+from broker_layer.server.request_order import place_of
 from broker_layer.server.server_limits import BrokerCounters, BrokerLimits
 from quire.identity.principal import ANONYMOUS, Principal
 from quire.server.connection import Pause, ServerConnection, write_all
@@ -121,12 +124,13 @@ class ServerContext(ConnectionContext):
 class BrokerConnection(ServerConnection):
     """One client's connection, from accept to close.
 
-    Invariants: answers are sent strictly in the order of the requests; a complete frame is answered
-    once, or the connection is closed; nothing is read while too many requests or bytes wait, while
-    the broker has no memory for more, while a partition has no room, or while the peer does not
-    read its answers. The announced sizes of unfinished frames are counted separately from requests.
-    So a client that announces a large frame and sends little delays only other large frames, and
-    only briefly.
+    Invariants: answers are sent strictly in the order of the requests; a request that could see the
+    work of an earlier one, or disturb it, begins when all earlier ones are answered; a complete
+    frame is answered once, or the connection is closed; nothing is read while too many requests or
+    bytes wait, while the broker has no memory for more, while a partition has no room, or while the
+    peer does not read its answers. The announced sizes of unfinished frames are counted separately
+    from requests. So a client that announces a large frame and sends little delays only other large
+    frames, and only briefly.
     """
 
     _context: ServerContext
@@ -147,6 +151,8 @@ class BrokerConnection(ServerConnection):
         )
         self._login: Login | None = None
         self._exchanges: deque[Exchange] = deque()
+        self._kinds = 0
+        """Set of the kinds of the unanswered requests, as bits of `Place`; it may have others."""
         self._bytes = 0
         """Bytes of unanswered requests; all of them are counted in the budget."""
         self._announced_bytes = 0
@@ -336,19 +342,45 @@ class BrokerConnection(ServerConnection):
             return
         context = self._context
         exchange = self._read_header(frame, now_s)
+        bit, waits_for = place_of(exchange.api_key, exchange.api_version)
+        must_wait = bool(self._kinds & waits_for) and self._must_wait(waits_for)
+        self._kinds |= bit
         size = len(frame)
         self._exchanges.append(exchange)
         self._bytes += size
         context.budget.take(size)
+        self._attempt(self._serve_when_first if must_wait else self._serve, exchange)
+
+    def _must_wait(self, kinds: int) -> bool:
+        """Return whether a request of one of these kinds is unanswered."""
+        present = 0
+        for exchange in self._exchanges:
+            if exchange.answer_buffers is None:
+                present |= place_of(exchange.api_key, exchange.api_version).bit
+                if present & kinds:
+                    return True
+        self._kinds = present
+        return False
+
+    def _attempt(self, serve: Callable[[Exchange], None], exchange: Exchange) -> None:
+        context = self._context
         try:
-            if not self._is_of_login(exchange):
-                context.serve(exchange)
-        except KafkaFrameError:
-            raise
+            serve(exchange)
+        except KafkaFrameError as error:
+            self._drop_bad_frame(str(error))
         except Exception as error:  # noqa: BLE001 - a failed request ends only its connection
             context.counters.requests_failed += 1
             context.log.failure("request failed", error, api_key=exchange.api_key)
-            transport.abort()
+            self.abort()
+
+    def _serve(self, exchange: Exchange) -> None:
+        if not self._is_of_login(exchange):
+            self._context.serve(exchange)
+
+    def _serve_when_first(self, exchange: Exchange) -> None:
+        if not self._is_of_login(exchange):
+            start = partial(self._attempt, self._context.serve, exchange)
+            self.when_first(exchange, start)
 
     def _is_of_login(self, exchange: Exchange) -> bool:
         """Return whether the login served or refused a request."""
@@ -431,6 +463,8 @@ class BrokerConnection(ServerConnection):
             freed += first.size
             reserved += first.reserved
             buffers += answer
+        if not exchanges:
+            self._kinds = 0
         if self._transport is None or self._transport.is_closing():
             self._free(freed)
             return
