@@ -27,6 +27,12 @@ class RecordsRefusedError(TopicError):
         self.records = records
 
 
+class LeftConnectionError(CopyableError):
+    """A producer's request came late on a connection that it has left. Close the connection: only a
+    producer that still uses it notices, and repeats the request on its next connection.
+    """
+
+
 def unknown_topic(name: str) -> TopicError:
     """Return the error for a topic that does not exist."""
     return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Final, Protocol
 
+from broker_layer.errors import LeftConnectionError
 from broker_layer.handlers import RequestContext
 from broker_layer.kafka.errors import KafkaFrameError
 from broker_layer.kafka.frames import Buffer, RequestHeader, response_frame
@@ -281,6 +282,9 @@ class RequestTasks:
         if isinstance(error, KafkaFrameError):
             self._counters.bad_frames += 1
             exchange.requester.drop("bad frame", str(error))
+            return
+        if isinstance(error, LeftConnectionError):
+            exchange.requester.drop("late request", str(error))
             return
         if isinstance(error, QueueFullError):
             exchange.requester.drop("too many large requests", str(error))

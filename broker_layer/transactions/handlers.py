@@ -2,8 +2,9 @@
 
 Leaves the decisions to `coordinator`, and WriteTxnMarkers to `markers`.
 
-Invariants: each refusal is an error code in an answer. Clients that are too old to know
-PRODUCER_FENCED get INVALID_PRODUCER_EPOCH. Expired transactional ids are not listed.
+Invariants: each refusal is an error code in an answer; a request on a connection that its producer
+has left closes the connection. Clients that are too old to know PRODUCER_FENCED get
+INVALID_PRODUCER_EPOCH. Expired transactional ids are not listed.
 
 Source: KIP-98, KIP-360, KIP-588 (fencing), KIP-664, KIP-890, KIP-994.
 """
@@ -127,6 +128,7 @@ class TransactionHandlers:
                 request.v3_and_below_transactional_id,
                 request.v3_and_below_producer_id,
                 request.v3_and_below_producer_epoch,
+                context.connection_id,
             )
             codes = await self._add(claim, _partitions_in(request.v3_and_below_topics))
             codes = {partition: _known_to(context, code) for partition, code in codes.items()}
@@ -146,7 +148,7 @@ class TransactionHandlers:
         self, request: AddOffsetsToTxnRequest, context: RequestContext
     ) -> ApiMessage:
         """Answer AddOffsetsToTxn: add the partition of the group's offsets to the transaction."""
-        claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
+        claim = _claim_of(request, context)
         try:
             count = await self._group_partition_count()
         except TopicError:
@@ -157,7 +159,7 @@ class TransactionHandlers:
 
     async def end(self, request: EndTxnRequest, context: RequestContext) -> ApiMessage:
         """Answer EndTxn."""
-        claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
+        claim = _claim_of(request, context)
         error = await error_of(self._coordinator.end(claim, committed=request.committed))
         return EndTxnResponse(error_code=_known_to(context, code_in(error)))
 
@@ -234,6 +236,11 @@ class TransactionHandlers:
                 for name, numbers in grouped(partitions).items()
             ],
         )
+
+
+def _claim_of(request: AddOffsetsToTxnRequest | EndTxnRequest, context: RequestContext) -> Claim:
+    identity = request.producer_id, request.producer_epoch
+    return Claim(request.transactional_id, *identity, context.connection_id)
 
 
 def _claim_in(producer_id: int, epoch: int) -> ProducerIdentity | None:

@@ -4,7 +4,8 @@ Leaves storing to `coordinator`, which reports back, and the values to `values`.
 
 Invariants: a decision is durable before any client receives it; while one is being stored, no other
 starts. A transaction ends by one decision, and is complete only when the markers of all partitions
-are stored. A refused request changes nothing.
+are stored. A refused request changes nothing. Once a producer has acted on a newer connection, what
+comes on its older ones changes nothing: it may have been meant for an earlier transaction.
 
 Source: KIP-98 (data flow and fencing), KIP-360 (a producer that names its id and epoch), KIP-890
 (verification). Differs from Kafka in one point: a producer that names an old epoch is fenced at
@@ -15,10 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from broker_layer.errors import LeftConnectionError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.values import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
+    NO_CONNECTION,
     NO_EPOCH,
     Claim,
     ProducerIdentity,
@@ -74,6 +77,8 @@ class TransactionMachine:
         self.unmarked: dict[TopicPartition, None] = {}
         """After the end is decided: partitions whose markers are not known to be stored."""
         self._members: frozenset[TopicPartition] = frozenset()
+        self._acted: Claim | None = None
+        """The claim on the newest connection of the last producer that acted."""
         self._note_durable()
 
     @property
@@ -118,8 +123,8 @@ class TransactionMachine:
     def add_partitions(
         self, claim: Claim, partitions: Iterable[TopicPartition], now_ms: int
     ) -> Decision:
-        """Open a transaction, or add partitions to the open one."""
-        refusal = self._refusal(claim)
+        """Open a transaction, or add partitions to the open one. Raises LeftConnectionError."""
+        refusal = self._refusal_of_act(claim)
         if refusal is not None:
             return refusal
         current = self.transaction
@@ -134,8 +139,10 @@ class TransactionMachine:
         return Store(current.with_partitions(added, now_ms))
 
     def end(self, claim: Claim, *, committed: bool, now_ms: int) -> Decision:
-        """Decide the end of the open transaction; a repeated request changes nothing."""
-        refusal = self._refusal(claim)
+        """Decide the end of the open transaction; a repeated request changes nothing. Raises
+        LeftConnectionError.
+        """
+        refusal = self._refusal_of_act(claim)
         if refusal is not None:
             return refusal
         if self.pending is not None:
@@ -225,6 +232,23 @@ class TransactionMachine:
             return
         self._members = frozenset(current.partitions)
         self.unmarked = dict.fromkeys(current.partitions if current.state.is_prepared else ())
+
+    def _refusal_of_act(self, claim: Claim) -> RequestRefused | None:
+        refusal = self._refusal(claim)
+        if refusal is not None or claim.connection_id == NO_CONNECTION:
+            return refusal
+        last = self._acted
+        if (
+            last is not None
+            and last.producer == claim.producer
+            and last.connection_id > claim.connection_id
+        ):
+            raise LeftConnectionError(
+                f"the producer of transactional id {claim.transactional_id!r} has gone on with"
+                " another connection since: repeat the request on a new one"
+            )
+        self._acted = claim
+        return None
 
     def _refusal(self, claim: Claim) -> RequestRefused | None:
         current = self.transaction

@@ -55,6 +55,8 @@ class TransactionConfig:
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
+NO_CONNECTION: Final = 0
+"""Of a claim that another broker passes on."""
 EPOCH_MAX: Final = 0x7FFF
 """The highest epoch. It fences the last epoch of a producer, and is never assigned to one."""
 INT32_MAX: Final = 2**31 - 1
@@ -82,6 +84,13 @@ class Claim(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
+    connection_id: int = NO_CONNECTION
+    """Number of the producer's connection to this broker; later ones have higher numbers."""
+
+    @property
+    def producer(self) -> ProducerIdentity:
+        """The stated identity."""
+        return ProducerIdentity(self.producer_id, self.epoch)
 
 
 class Marker(NamedTuple):

@@ -7,17 +7,15 @@ consumers). ElectLeaders and AlterPartitionReassignments change nothing that one
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka.protocol.consumer import FetchResponse
-from kafka.protocol.producer import ProduceResponse
+from tests.support.broker_layer.calls import Call, Message, only
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.messages import decode_response, encode_request, request_class
 from broker_layer.kafka.record_batch import Producer
-from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.kafka.versions import ApiKey
 from tests.support.broker_layer.served_broker import (
     Ask,
     Client,
@@ -29,40 +27,8 @@ from tests.support.broker_layer.served_broker import (
 from tests.support.broker_layer.whole_broker import OPTIONS, whole_broker
 from tests.until import WAIT_S
 
-# Messages are built from schemas when they are imported, so their fields have no types.
-Message = Any
-Values = Mapping[str, object]
 TOPIC, RETENTION = 2, "retention.ms"
 PRODUCER = "producer_id", "producer_epoch"
-
-
-class Call(NamedTuple):
-    """One request: its fields, or its body."""
-
-    key: ApiKey
-    fields: Values | bytes
-
-    def send(self, client: Client) -> None:
-        version, body = self.version, self.fields
-        if not isinstance(body, bytes):
-            body = bytes(encode_request(made(request_class(self.key), body), version))
-        client.send(self.key, version, body)
-
-    async def answer(self, client: Client) -> Message:
-        body = await client.body()
-        if self.key == ApiKey.PRODUCE:
-            return ProduceResponse.decode(body, version=self.version)
-        if self.key == ApiKey.FETCH:
-            return FetchResponse.decode(body, version=self.version)
-        return decode_response(self.key, self.version, body)
-
-    async def ask(self, client: Client) -> Message:
-        self.send(client)
-        return await self.answer(client)
-
-    @property
-    def version(self) -> int:
-        return {ApiKey.FETCH: 12, ApiKey.PRODUCE: 9}.get(self.key, ADVERTISED[self.key].max)
 
 
 class Show(NamedTuple):
@@ -71,21 +37,6 @@ class Show(NamedTuple):
     call: Call
     seen: Callable[[Message], object]
     wanted: object
-
-
-def made(kind: Message, values: Values) -> Message:
-    """Return a message, or a part of one, with these fields."""
-    parts = dict[str, object]()
-    for name, value in values.items():
-        inner = getattr(kind.fields[name], "data_class", None)
-        is_nested = inner is not None and isinstance(value, list)
-        parts[name] = [made(inner, row) for row in value] if is_nested else value
-    return kind(**parts)
-
-
-def only(rows: Sequence[Message]) -> Message:
-    (row,) = rows
-    return row
 
 
 def part(answer: Message) -> Message:

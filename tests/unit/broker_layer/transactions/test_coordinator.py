@@ -94,7 +94,7 @@ async def test_a_transaction_from_its_first_partition_to_its_last_marker() -> No
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()
-    assert claim == ("t", 100, 0)
+    assert claim == Claim("t", 100, 0)
     assert setting.coordinator.verify(claim, [A0]) == {A0: ErrorCode.NONE}
     await setting.coordinator.end(claim, committed=True)
     assert setting.title() == "PrepareCommit"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker_layer.errors import LeftConnectionError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.machine import (
     PARTITIONS_PER_TRANSACTION_MAX,
@@ -298,3 +299,41 @@ def test_a_dead_id_is_unknown() -> None:
     machine = TransactionMachine(replace(live, state=TransactionState.DEAD))
     unknown = RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert machine.end(CLAIM, committed=True, now_ms=NOW) == unknown
+
+
+# Connections
+
+
+def test_a_late_request_on_a_connection_that_was_left_changes_nothing() -> None:
+    machine = known(TransactionState.ONGOING)
+    old, new = CLAIM._replace(connection_id=4), CLAIM._replace(connection_id=5)
+    follow(machine, machine.add_partitions(old, [A1], NOW))
+    follow(machine, machine.end(new, committed=True, now_ms=NOW))  # repeated after a new connection
+    for partition in (A0, A1, B0):
+        machine.marker_stored(partition)
+    follow(machine, machine.complete(NOW))
+    for begun in (None, A0):
+        if begun is not None:
+            follow(machine, machine.add_partitions(new, [begun], NOW))
+        before = machine.transaction
+        with pytest.raises(LeftConnectionError, match="on a new one"):
+            machine.end(old, committed=True, now_ms=NOW)
+        with pytest.raises(LeftConnectionError, match="on a new one"):
+            machine.add_partitions(old, [B0], NOW)
+        assert (machine.transaction, machine.pending) == (before, None)
+    assert isinstance(
+        machine.end(CLAIM._replace(connection_id=6), committed=False, now_ms=0), Store
+    )
+
+
+def test_only_the_same_producer_leaves_a_connection() -> None:
+    machine = known(TransactionState.EMPTY)
+    follow(machine, machine.add_partitions(CLAIM._replace(connection_id=5), [A0], NOW))
+    follow(machine, machine.time_out(NOW + 10_000))
+    machine.marker_stored(A0)
+    follow(machine, machine.complete(NOW))
+    assert follow(machine, init(machine)).producer_epoch == CLAIM.epoch + 2
+    other = CLAIM._replace(epoch=CLAIM.epoch + 2, connection_id=4)
+    assert isinstance(machine.add_partitions(other, [A0], NOW), Store)
+    unnumbered = other._replace(connection_id=0)
+    assert isinstance(machine.add_partitions(unnumbered, [A0], NOW), Store)
