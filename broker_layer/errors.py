@@ -33,6 +33,15 @@ class LeftConnectionError(CopyableError):
     """
 
 
+def check_connection(transactional_id: str, newest: int, connection_id: int) -> None:
+    """Raise LeftConnectionError if a producer has acted on a newer connection than this one."""
+    if connection_id < newest:
+        raise LeftConnectionError(
+            f"the producer of transactional id {transactional_id!r} has gone on with another"
+            " connection since: repeat the request on a new one"
+        )
+
+
 def unknown_topic(name: str) -> TopicError:
     """Return the error for a topic that does not exist."""
     return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

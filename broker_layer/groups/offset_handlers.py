@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
-from broker_layer.errors import TopicError
+from broker_layer.errors import TopicError, check_connection
 from broker_layer.groups.classic_group import ClassicGroup
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
@@ -121,7 +121,8 @@ class OffsetCommitHandlers:
             _check_committer(host, committer)
             await self._check_transaction(host, request)
             _check_committer(host, committer)
-            await self._store_pending(host, request, _accepted(asked, errors))
+            accepted = _accepted(asked, errors)
+            await self._store_pending(host, request, accepted, context.connection_id)
         except TopicError as error:
             errors = _all_failed(errors, error.code)
         kind = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -139,7 +140,11 @@ class OffsetCommitHandlers:
             )
 
     async def _store_pending(
-        self, host: GroupHost, request: TxnOffsetCommitRequest, asked: Iterable[_Asked]
+        self,
+        host: GroupHost,
+        request: TxnOffsetCommitRequest,
+        asked: Iterable[_Asked],
+        connection_id: int,
     ) -> None:
         producer_id, epoch = request.producer_id, request.producer_epoch
         refusal = host.shard.offsets.producer_refusal(producer_id, epoch)
@@ -149,8 +154,14 @@ class OffsetCommitHandlers:
                 "this transactional id is running, so stop this one"
             )
             raise TopicError(refusal, text)
+        producers = host.shard.offsets.producers
+        known = producers.get(producer_id)
+        if known is not None and known.producer_epoch == epoch:
+            check_connection(request.transactional_id, known.connection_id, connection_id)
         offsets = self._placed(host, asked, NO_EXPIRY)
         host.write(pending_records(request.group_id, producer_id, epoch, offsets))
+        if (written := producers.get(producer_id)) is not None:
+            written.connection_id = connection_id
         await host.settled()
 
     def _offset_refusal(self, topic: str, asked: Any) -> ErrorCode:

@@ -63,6 +63,10 @@ class ProducerEpoch:
     producer_epoch: int
     coordinator_epoch: int
     used_ms: int
+    connection_id: int = 0
+    """Newest connection on which the epoch sent offsets; 0 if unknown. Later ones have higher
+    numbers.
+    """
 
 
 @dataclass(slots=True)

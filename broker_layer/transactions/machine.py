@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from broker_layer.errors import LeftConnectionError
+from broker_layer.errors import check_connection
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.values import (
     EPOCH_EXHAUSTED,
@@ -238,15 +238,8 @@ class TransactionMachine:
         if refusal is not None or claim.connection_id == NO_CONNECTION:
             return refusal
         last = self._acted
-        if (
-            last is not None
-            and last.producer == claim.producer
-            and last.connection_id > claim.connection_id
-        ):
-            raise LeftConnectionError(
-                f"the producer of transactional id {claim.transactional_id!r} has gone on with"
-                " another connection since: repeat the request on a new one"
-            )
+        if last is not None and last.producer == claim.producer:
+            check_connection(claim.transactional_id, last.connection_id, claim.connection_id)
         self._acted = claim
         return None
 
