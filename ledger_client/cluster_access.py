@@ -39,9 +39,10 @@ class Cluster:
     directory: BookieDirectory
     rng: Random
 
-    def open_pool(self) -> "BookiePool":
+    def open_pool(self, credentials: bytes = b"") -> "BookiePool":
         """Open a pool of connections to single bookies; the caller closes it. Raises
-        SecurityError for a client's file that cannot be used.
+        SecurityError for a client's file that cannot be used. `credentials` is the key of repair,
+        for what only repair may ask.
         """
         # Most commands read only metadata: they start sooner without the protocol of bookies.
         from ledger_client.bookies.pool import BookiePool  # noqa: PLC0415
@@ -55,6 +56,7 @@ class Cluster:
             rng=self.rng,
             ssl=identity.contexts,
             sasl=identity.sasl,
+            credentials=credentials,
         )
 
 

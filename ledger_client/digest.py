@@ -9,6 +9,9 @@ under different labels, so that a bookie, which receives the master key, cannot 
 creation token salts both: equal passwords of two ledgers give different keys. Keys made of the
 master key never make a batch of a ledger with MACs.
 
+Format of a master key: the creation token, then 16 bytes of an HMAC-SHA256. So a bookie's copy says
+what its digests are made of, also when the metadata is lost.
+
 Source: protocol rules 4.2 and 8.2; storage design, "The batch".
 """
 
@@ -21,7 +24,8 @@ from crc32c import crc32c
 
 from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
-from metadata.ids import LedgerId, UpdateToken
+from bookie.wire.messages import MASTER_KEY_BYTES
+from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType, LedgerMetadata
 
 _LEDGER_ID_BYTES: Final = 8
@@ -50,7 +54,8 @@ class LedgerKeys:
         """Return the keys of a ledger with these properties."""
         identity = ledger_id.to_bytes(_LEDGER_ID_BYTES, "little")
         seed = crc32c(identity, crc32c(creation_token))
-        master_key = _derive(password, _MASTER_KEY_LABEL, identity + creation_token)
+        secret = _derive(password, _MASTER_KEY_LABEL, identity + creation_token)
+        master_key = (creation_token + secret)[:MASTER_KEY_BYTES]
         mac_key = None
         if digest is DigestType.HMAC_SHA256:
             mac_key = _derive(password, _MAC_KEY_LABEL, identity + creation_token)
@@ -70,10 +75,28 @@ class LedgerKeys:
         lacks_mac_key = metadata.digest is DigestType.HMAC_SHA256
         return replace(keys, mac_key=None, master_key=master_key, lacks_mac_key=lacks_mac_key)
 
+    @classmethod
+    def of_copy(
+        cls, ledger_id: LedgerId, master_key: bytes, password: bytes, *, is_keyed: bool
+    ) -> "LedgerKeys":
+        """Return the keys of a ledger without metadata, by the master key that a bookie stores, and
+        whether its batches have MACs. They are checked if the password is the ledger's.
+        """
+        digest = DigestType.HMAC_SHA256 if is_keyed else DigestType.CRC32C
+        keys = cls.derive(ledger_id, creation_token_in(master_key), digest, password)
+        if keys.master_key == master_key:
+            return keys
+        return replace(keys, mac_key=None, master_key=master_key, lacks_mac_key=is_keyed)
+
     @property
     def have_macs(self) -> bool:
         """Whether each batch of the ledger has a MAC."""
         return self.mac_key is not None or self.lacks_mac_key
+
+
+def creation_token_in(master_key: bytes) -> UpdateToken:
+    """Return the creation token of the ledger that a master key belongs to."""
+    return UpdateToken(master_key[:UPDATE_TOKEN_BYTES])
 
 
 def verify(batch: BatchView, keys: LedgerKeys) -> None:

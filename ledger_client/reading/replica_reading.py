@@ -44,14 +44,15 @@ class ReadOutcome(Enum):
 
 
 class ReplicaPiece(NamedTuple):
-    """Consecutive entries with one outcome; `digests` has one digest for each entry that
-    was read.
+    """Consecutive entries with one outcome; `digests` and `lengths` have one item for each entry
+    that was read.
     """
 
     first: int
     last: int
     outcome: ReadOutcome
-    digests: tuple[int, ...]
+    digests: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
 
 
 class ReplicaReading:
@@ -99,7 +100,7 @@ class ReplicaReading:
                 continue
             if at <= last:  # this entry cannot be read; later ones may be readable
                 gone = answer.status in (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
-                yield ReplicaPiece(at, at, ReadOutcome.MISSING if gone else ReadOutcome.BAD, ())
+                yield ReplicaPiece(at, at, ReadOutcome.MISSING if gone else ReadOutcome.BAD)
                 at += 1
 
     def _check(self, batches: tuple[BatchView, ...], first: int, end: int) -> list[ReplicaPiece]:
@@ -115,13 +116,14 @@ class ReplicaReading:
                 verify(batch, self._keys)
                 batch.verify_digests(self._keys.seed)
             except BatchError:
-                pieces.append(ReplicaPiece(at, last, ReadOutcome.BAD, ()))
+                pieces.append(ReplicaPiece(at, last, ReadOutcome.BAD))
             else:
-                digests = batch.digests[at - begins : last + 1 - begins]
-                pieces.append(ReplicaPiece(at, last, ReadOutcome.READ, digests))
+                shown = slice(at - begins, last + 1 - begins)
+                digests, lengths = batch.digests[shown], batch.lengths[shown]
+                pieces.append(ReplicaPiece(at, last, ReadOutcome.READ, digests, lengths))
             at = last + 1
         if at < end:
-            pieces.append(ReplicaPiece(at, end - 1, ReadOutcome.BAD, ()))
+            pieces.append(ReplicaPiece(at, end - 1, ReadOutcome.BAD))
         return pieces
 
 

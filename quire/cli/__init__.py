@@ -14,6 +14,7 @@
 - `ledger`: `create`, `list`, `show`, `recover`, `verify` and `delete` of it.
 - `ledger_data`: `append`, `read`, `tail`, `export` and `import`.
 - `ledger_loss`: `accept-loss`.
+- `ledger_rescue`: `rescue`.
 - `chain`: `quire chain`.
 - `spark`: `quire spark`.
 - `bookie_verbs`: verbs of `quire bookie`.

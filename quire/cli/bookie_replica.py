@@ -4,12 +4,15 @@ hold.
 
 import argparse
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from bookie.storage.writability import Reason, reasons_of
 from bookie.wire.messages import Status
 from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
 from ledger_client.reading.replica_reading import (
@@ -21,17 +24,21 @@ from ledger_client.reading.replica_reading import (
     compare_replicas,
     read_stored_entry,
 )
+from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.copies import ranges_by_bookie
 from metadata.ledgers.entry_ranges import without
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger import password_of
+from quire.cli.ledger_rescue import open_repair_pool
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.operate.as_json import data_as_json
 from quire.operate.bookie_changes import BookieDownError, NoSuchBookieError
 from quire.operate.fields import Json
+from quire.operate.held_ledgers import find_ledger
+from quire.repair.rescue import attach_copies
 
 COMPARED_COLUMNS: Final = ("first", "last", "entries", "verdict", "finding")
 
@@ -49,20 +56,46 @@ async def entry(arguments: argparse.Namespace, output: Output) -> int:
     bookie_id, entry_id = BookieId(arguments.bookie), EntryId(arguments.entry)
     ledger_id, password = LedgerId(arguments.ledger), password_of(arguments)
     async with open_cluster(metadata_address(arguments)) as cluster:
-        ledger, _ = await read_ledger(cluster, ledger_id)
+        ledger = await find_ledger(cluster, ledger_id)
+        if isinstance(ledger, MetadataFormatError):  # the bookie knows enough
+            ledger = None
         await _check_up(cluster, bookie_id)
-        keys = LedgerKeys.of(ledger, password)
-        has_password = arguments.password_file is not None
-        async with open_pool(cluster, keys) as pool:
+        async with _opened(cluster, ledger_id, ledger, bookie_id, password) as (pool, keys):
+            has_password = arguments.password_file is not None and not keys.lacks_mac_key
             try:
                 stored = await read_stored_entry(
                     pool, bookie_id, keys, entry_id, has_password=has_password
                 )
             except BookieCallError as error:
-                raise _explain(error, cluster, ledger, entry_id) from error
+                raise _explain(error, cluster, ledger_id, ledger, entry_id) from error
     _print_entry(arguments, output, stored)
     is_bad = stored.verdict is DigestVerdict.INVALID
     return ExitCode.DAMAGED if is_bad else ExitCode.DONE
+
+
+@asynccontextmanager
+async def _opened(
+    cluster: Cluster,
+    ledger_id: LedgerId,
+    ledger: LedgerMetadata | None,
+    bookie_id: BookieId,
+    password: bytes,
+) -> AsyncIterator[tuple[BookiePool, LedgerKeys]]:
+    """Open connections that present a ledger's key. Without metadata, it is the key that the bookie
+    stores. Raises ReplicaError, LedgerError.
+    """
+    if ledger is not None:
+        keys = LedgerKeys.of(ledger, password)
+        async with open_pool(cluster, keys) as pool:
+            yield pool, keys
+        return
+    async with open_repair_pool(cluster) as pool:
+        stored_keys = await attach_copies(pool, ledger_id, [bookie_id], password)
+        if stored_keys is None:
+            text = f"neither the metadata nor bookie {bookie_id} knows ledger {ledger_id}"
+            hint = "quire metadata compare"
+            raise ReplicaError(ExitCode.NOT_FOUND, text, try_next=hint)
+        yield pool, stored_keys
 
 
 async def compare(arguments: argparse.Namespace, output: Output) -> int:
@@ -87,7 +120,7 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
                         has_findings = has_findings or finding is not None
                         listing.add(_compared_row(compared, finding))
             except BookieCallError as error:
-                raise _explain(error, cluster, ledger, None) from error
+                raise _explain(error, cluster, ledger_id, ledger, None) from error
     return ExitCode.FINDINGS if has_findings else ExitCode.DONE
 
 
@@ -159,10 +192,14 @@ async def _check_up(cluster: Cluster, bookie_id: BookieId) -> None:
 
 
 def _explain(
-    error: BookieCallError, cluster: Cluster, ledger: LedgerMetadata, entry_id: int | None
+    error: BookieCallError,
+    cluster: Cluster,
+    ledger_id: LedgerId,
+    ledger: LedgerMetadata | None,
+    entry_id: int | None,
 ) -> ReplicaError:
     """Return the error for a failed read: the reason, and the next step."""
-    bookie_id, ledger_id = error.bookie_id, ledger.ledger_id
+    bookie_id = error.bookie_id
     what = f"ledger {ledger_id}" + ("" if entry_id is None else f" entry {entry_id}")
     match error.status:
         case Status.NO_SUCH_LEDGER:
@@ -202,9 +239,9 @@ def _explain_unknown(
     return ReplicaError(ExitCode.DAMAGED, text, try_next=f"quire ledger verify {ledger_id}")
 
 
-def _named(ledger: LedgerMetadata, bookie_id: BookieId, entry_id: int | None) -> str:
+def _named(ledger: LedgerMetadata | None, bookie_id: BookieId, entry_id: int | None) -> str:
     """Describe whether the metadata names the bookie for an entry, or which bookies it names."""
-    if entry_id is None:
+    if entry_id is None or ledger is None:
         return ""
     if ledger.last_entry_id is not None and entry_id > ledger.last_entry_id:
         return f": the ledger ends at entry {ledger.last_entry_id}"

@@ -14,6 +14,7 @@ from quire.cli.command_line import (
 
 DATA: Final = "quire.cli.ledger_data"
 LOSS: Final = "quire.cli.ledger_loss"
+RESCUE: Final = "quire.cli.ledger_rescue"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -104,6 +105,29 @@ def _add_copying_verbs(noun: Noun) -> None:
         "bookies that never return",
     )
     add_consent_option(accept)
+    rescue = noun.verb(
+        "rescue",
+        f"{RESCUE}.rescue",
+        "find ledgers that bookies hold and the metadata does not know, and read all their copies; "
+        "with --yes, make closed ledgers of them, under their old ids",
+        is_audited=True,
+        audited_with="yes",
+    )
+    rescue.add_argument(
+        "ledgers", type=ledger_id, nargs="*", metavar="ID", help="only these (default: all)"
+    )
+    rescue.add_argument(
+        "--even-if-incomplete",
+        action="store_true",
+        help="without bookies that do not answer, and with missing entries recorded as lost",
+    )
+    _add_password(rescue)
+    rescue.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="file of keys: only ledgers that its current key decrypts, as encrypted ledgers",
+    )
+    add_consent_option(rescue)
     export = noun.verb("export", f"{DATA}.export", "write a ledger to a file")
     _add_ledger(export)
     export.add_argument("file", metavar="FILE", help="'-': the standard output")

@@ -5,7 +5,7 @@ Source: protocol rules 10.1 and 10.6; docs/repair.md.
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,11 @@ from random import Random
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, identity_of, open_cluster, wall_clock_ms
-from metadata.errors import MetadataFormatError, NodeNotFoundError
+from metadata.errors import MetadataFormatError
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.codec import decode_ledger_metadata
-from metadata.ledgers.deletion_feed import DeletionFeed
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.paths import COOKIES, DELETION_SHARDS, INSTANCE, LEDGERS, TOPICS
+from metadata.paths import COOKIES, INSTANCE, LEDGERS, TOPICS
 from metadata.registry.cluster import require_cluster
 from metadata.registry.cookies import COOKIE_CODEC
 from metadata.registry.registration import BookieRegistration
@@ -35,20 +34,20 @@ from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
 from quire.cli.progress import Progress, each_ledger
 from quire.errors import ExitCode, UsageError
-from quire.identity.client_file import ClientFile, zookeeper_access_of
+from quire.identity.client_file import zookeeper_access_of
 from quire.identity.zookeeper_access import check_user, digest_identity, read_password
-from quire.operate.admin_api import AdminApiError, get_json
+from quire.operate.admin_api import AdminApiError
 from quire.operate.as_json import metadata_as_json
 from quire.operate.assessment import record_findings
 from quire.operate.fields import Json, Row
 from quire.operate.findings import Finding
+from quire.operate.held_ledgers import deleted_ledgers, find_ledger, held_by, holding_of
 from quire.server.process import build
 
 NEXT_STEP = (
     "Nothing is removed that this metadata does not know. Start the bookies, run `quire metadata "
     "compare`, then `quire metadata accept-restore --yes`."
 )
-PAGE_LEDGERS: Final = 10_000
 FINDINGS_MAX: Final = 10_000
 """Maximum number of ledgers that one call lists."""
 COMPARED_COLUMNS: Final = ("ledger", "bookie", "entries", "last_entry_id", "what", "advice")
@@ -181,7 +180,7 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
     rows: list[Row] = []
     failed: list[str] = []
     async with open_cluster(metadata_address(arguments)) as cluster:
-        deleted = await _deleted(cluster)
+        deleted = await deleted_ledgers(cluster)
         known = await cluster.cookies.list_bookie_ids()
         up = cluster.directory.bookies
         failed += [f"{bookie}: it is down" for bookie in known if bookie not in up]
@@ -215,14 +214,14 @@ async def _differences(
     """Yield what one bookie holds without being named. Raises AdminApiError."""
     bookie_id = registration.bookie_id
     identity = identity_of(cluster.address)
-    async for ledger_id in _held(registration, identity):
+    async for ledger_id in held_by(registration, identity):
         progress.advance(1)
-        ledger = await _find(cluster, ledger_id)
+        ledger = await find_ledger(cluster, ledger_id)
         if isinstance(ledger, MetadataFormatError):
             continue  # `quire metadata check` reports it
         if ledger is not None and ledger.names(bookie_id):
             continue
-        holding = await _holding(registration, ledger_id, identity)
+        holding = await holding_of(registration, ledger_id, identity)
         if holding is None and ledger is not None:
             continue  # released: its entries were removed
         meaning = meaning_of(ledger, is_deleted=ledger_id in deleted)
@@ -235,79 +234,6 @@ async def _differences(
             "what": meaning.what,
             "advice": meaning.advice,
         }
-
-
-async def _find(
-    cluster: Cluster, ledger_id: LedgerId
-) -> LedgerMetadata | MetadataFormatError | None:
-    try:
-        return (await cluster.ledgers.get(ledger_id, fresh=True))[0]
-    except NodeNotFoundError:
-        return None
-    except MetadataFormatError as error:
-        return error
-
-
-async def _held(registration: BookieRegistration, identity: ClientFile) -> AsyncIterator[LedgerId]:
-    state = await get_json(f"{registration.admin_url}/api/v1/state", identity)
-    answering = state.get("id") if isinstance(state, dict) else None
-    if answering != registration.bookie_id:
-        raise AdminApiError(
-            f"bookie {answering} answers at {registration.admin_url}: run this on the bookie's "
-            "machine, or give it an admin_host that can be reached from here"
-        )
-    after = -1
-    while True:
-        path = f"/api/v1/ledgers?after={after}&limit={PAGE_LEDGERS}"
-        answer = await get_json(f"{registration.admin_url}{path}", identity)
-        page = answer.get("ledgers") if isinstance(answer, dict) else None
-        if not isinstance(answer, dict) or not isinstance(page, list):
-            raise AdminApiError("its answer has no ledgers")
-        for number in page:
-            yield LedgerId(int(str(number)))
-        if "next_after" not in answer:
-            return
-        after = int(str(answer["next_after"]))
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """Entries that a bookie holds of a ledger: as many of them as its first answer lists."""
-
-    count: int
-    last_entry_id: int
-
-    @staticmethod
-    def of(ranges: Sequence[tuple[int, int]]) -> "Holding | None":
-        """Return the entries of some ranges; None if there are none."""
-        if not ranges:
-            return None
-        return Holding(sum(last - first + 1 for first, last in ranges), ranges[-1][1])
-
-
-async def _holding(
-    registration: BookieRegistration, ledger_id: LedgerId, identity: ClientFile
-) -> Holding | None:
-    """Return the entries that a bookie holds of a ledger; None if it holds none."""
-    path = f"/api/v1/ledgers/{ledger_id}/entries"
-    try:
-        answer: Json = await get_json(f"{registration.admin_url}{path}", identity)
-    except AdminApiError as error:
-        if "status 404" in str(error):
-            return None
-        raise
-    ranges = answer.get("ranges") if isinstance(answer, dict) else None
-    if not isinstance(ranges, list):
-        raise AdminApiError("its answer has no ranges")
-    return Holding.of([(int(first), int(last)) for first, last in ranges])
-
-
-async def _deleted(cluster: Cluster) -> frozenset[LedgerId]:
-    feed = DeletionFeed(cluster.store)
-    deleted: list[LedgerId] = []
-    for shard in range(DELETION_SHARDS):
-        deleted += await feed.entries(shard)
-    return frozenset(deleted)
 
 
 async def secure(arguments: argparse.Namespace, output: Output) -> int:
@@ -421,7 +347,7 @@ class Meaning:
 DELETED = Meaning("deleted: its data is not removed yet", "nothing: it is removed")
 UNKNOWN = Meaning(
     "the metadata does not know it: created after the dump, or deleted before",
-    "save its entries with `quire bookie entry`, or accept the loss",
+    "make it a ledger again with `quire ledger rescue`, or accept the loss",
 )
 MOVED = Meaning(
     "closed, and does not name this bookie: its copy moved away before the dump, or here after it",

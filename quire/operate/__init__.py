@@ -6,6 +6,7 @@
 - `assessment`: ledgers that lack copies, and records that disagree.
 - `health`: health of a cluster: its bookies, and the copies of its ledgers.
 - `findings`: problems that a check found, and groups of ledgers with the same one.
+- `held_ledgers`: ledgers that bookies hold, whether or not the metadata knows them.
 - `ledger_pass`: one pass over the metadata of all ledgers.
 - `bookie_changes`: changes of bookies, with the checks before them.
 - `drain_plan`: what draining a bookie would move.

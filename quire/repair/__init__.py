@@ -11,6 +11,7 @@ Imports the ledger client and the metadata; bookies and brokers do not import it
 - `bad_entries`: damaged and missing entries that can be repaired where they are. Pure.
 - `losses`: entries without a copy, and their accepted loss.
 - `undecided_end`: close of a ledger whose recovery cannot be decided.
+- `rescue`: ledgers that bookies hold and the metadata does not know.
 - `pacing`: how fast one worker may copy.
 - `attempts`: what the attempts to repair a ledger share: its keys, and outcomes.
 - `range_repair`: repair of the damaged and missing entries of one ledger.

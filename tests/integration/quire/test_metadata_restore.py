@@ -152,12 +152,33 @@ async def test_a_lost_zookeeper_is_restored(tmp_path: Path) -> None:
         await client.delete_ledger(new)
         await asyncio.sleep(PASSES_S)
         assert await unknown_ledgers(address) == {written.late: 3, new: 3}
+        await check_rescue(client, written)
+        assert await unknown_ledgers(address) == {new: 3}
         await command(address, "metadata", "accept-restore", status=ExitCode.REFUSED)
         await report(address, "metadata", "accept-restore", "--yes")
         async with asyncio.timeout(WAIT_S):
             while await unknown_ledgers(address):  # noqa: ASYNC110 - other processes
                 await asyncio.sleep(0.5)
         await check_conditions_end(address)
+        assert len(await entries_of(client, written.late, COUNT - 1)) == COUNT
+
+
+async def check_rescue(client: LedgerClient, written: Written) -> None:
+    """Read an entry of an unknown ledger from a bookie, and make the ledger again."""
+    address, late = written.address, written.late
+    bookie_id = (await report(address, "bookie", "list"))[0]["id"]
+    entry = await report(address, "bookie", "entry", bookie_id, str(late), "3")
+    assert (entry["data"], entry["verdict"]) == ("3", "valid")
+    text = await command(address, "bookie", "entry", bookie_id, "123", "0", status=3)
+    assert text == b""
+    text = await command(address, "ledger", "rescue", status=ExitCode.REFUSED)
+    assert b"add --yes" in text or b"rescue --yes" in text
+    (row,) = await report(address, "ledger", "rescue", "--yes")
+    assert (row["ledger"], row["what"], row["lost"]) == (late, "rescued", None)
+    assert (row["entries"], row["copies"], row["last_entry_id"]) == (COUNT, 3, COUNT - 1)
+    assert await entries_of(client, late, COUNT - 1) == [b"%d" % number for number in range(COUNT)]
+    await command(address, "ledger", "verify", str(late))
+    assert await report(address, "ledger", "rescue", "--yes") == []
 
 
 async def check_conditions_end(address: str) -> None:

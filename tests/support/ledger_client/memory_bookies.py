@@ -18,9 +18,11 @@ from crc32c import crc32c
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.codec import Entries
 from bookie.wire.messages import (
+    AccessReply,
     EntryRanges,
     LacReply,
     ListEntries,
+    ReadAccess,
     ReadEntries,
     ReadLac,
     Status,
@@ -199,6 +201,15 @@ class MemoryBookies:
         delay_s = ClientConfig().add_timeout_s if bookie.failure is CallFailure.TIMEOUT else 0.0
         bookie.adds_end_s = max(bookie.adds_end_s, loop.time()) + bookie.add_s
         loop.call_at(bookie.adds_end_s + delay_s + bookie.delay_s, answer)
+
+    async def read_access(
+        self, bookie_id: BookieId, request: ReadAccess, *, timeout_s: float
+    ) -> AccessReply:
+        bookie = await self._reach(bookie_id, timeout_s)
+        assert request.ledger_id == self.keys.ledger_id
+        known = bool(bookie.entries)
+        status = Status.OK if known else Status.NO_SUCH_LEDGER
+        return AccessReply(status, self.keys.master_key if known else b"")
 
     async def read_lac(
         self, bookie_id: BookieId, request: ReadLac, *, timeout_s: float

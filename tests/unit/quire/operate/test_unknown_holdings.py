@@ -1,6 +1,7 @@
 """What it means that a bookie holds a ledger that does not name it."""
 
-from quire.cli.metadata import DELETED, MOVED, NOT_CLOSED, UNKNOWN, Holding, meaning_of
+from quire.cli.metadata import DELETED, MOVED, NOT_CLOSED, UNKNOWN, meaning_of
+from quire.operate.held_ledgers import Holding
 from tests.support.sample_ledgers import closed_ledger, open_ledger
 
 
