@@ -235,7 +235,7 @@ class BookieProcess:
         await age.restore()
         keeper = PositionKeeper(
             self._store,
-            PositionClaim(identity.bookie_id, self._incarnation, identity.files, identity.lock),
+            self._claim_of(identity),
             identity.position,
             context.storage.log,
             interval_s=self._options.position_interval_s,
@@ -250,6 +250,18 @@ class BookieProcess:
         self._parts.push_async_callback(_keep_seen, age)
         self._run(age.run())
         return age
+
+    def _claim_of(self, identity: Identity) -> PositionClaim:
+        options = self._options
+        host = options.advertised_host or options.host
+        return PositionClaim(
+            identity.bookie_id,
+            self._incarnation,
+            identity.files,
+            identity.lock,
+            f"{host}:{options.port}" if options.port else host,
+            options.location,
+        )
 
     async def _record_orderly(self, storage: BookieStorage) -> None:
         if self._keeper is not None and not self._has_failed and storage.log.failure is None:

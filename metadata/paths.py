@@ -251,6 +251,15 @@ BROKERS: Final = _kind(
     clients=Right.READ,
     is_dumped=False,
 )
+GATEWAYS: Final = _kind(
+    "/gateways",
+    "/<host:port>",
+    "`GatewayRecord`",
+    "the gateway, at each start",
+    "an operator removes it",
+    clients=Right.READ,
+    is_dumped=False,
+)
 CONTROLLER: Final = _kind(
     "/controller",
     "",

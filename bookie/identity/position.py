@@ -42,6 +42,9 @@ class PositionClaim:
     incarnation: bytes
     files: tuple[str, ...]
     lock: str
+    address: str = ""
+    """Where it serves clients, as far as that is known."""
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,8 @@ class PositionKeeper:
             files=claim.files,
             lock=claim.lock,
             stopped_ms=stopped_ms,
+            address=claim.address,
+            location=claim.location,
         )
         record = self._pending or wanted
         self._pending = record

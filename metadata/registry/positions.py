@@ -43,6 +43,11 @@ class PositionRecord:
     """Identity of the lock that the process held; empty if there is none."""
     stopped_ms: Ms | None = None
     """Time of the orderly stop, in ms since 1970; None if there was none."""
+    address: str = ""
+    """Where the process served clients, so that lists name it when it is away; empty if it did not
+    serve yet.
+    """
+    location: str = ""
 
     @property
     def is_orderly(self) -> bool:

@@ -37,6 +37,7 @@ from quire.operate.bookie_changes import (
     require_allowed,
 )
 from quire.operate.drain_plan import TargetLoad
+from quire.operate.faulty_servers import down_bookie
 from quire.operate.fields import Json, describe_time
 
 COLUMNS = (
@@ -135,17 +136,23 @@ async def _find(
 
 
 async def _stop(cluster: Cluster, bookie_id: BookieId) -> dict[str, Json]:
-    """Return whether a bookie that is down stopped in order, and when."""
+    """Return where a bookie that is down was, whether it stopped in order, and when."""
     try:
         record = (await PositionStore(cluster.store).get(bookie_id)).record
     except MetadataFormatError:
         return {}
     if record is None:
         return {"stopped": "never started", "stopped_ms": None}
+    last = down_bookie(bookie_id, record)
+    place: dict[str, Json] = {
+        "address": last.address or None,
+        "location": record.location or None,
+        "host": last.host or None,
+    }
     if record.stopped_ms is None:
-        return {"stopped": "not in order", "stopped_ms": None}
+        return place | {"stopped": "not in order", "stopped_ms": None}
     when = describe_time(record.stopped_ms)
-    return {"stopped": f"in order at {when}", "stopped_ms": record.stopped_ms}
+    return place | {"stopped": f"in order at {when}", "stopped_ms": record.stopped_ms}
 
 
 REMOVAL_COLUMNS: Final = ("id", "lifecycle", "ledgers_naming_it", "first_ledgers", "is_removable")

@@ -32,11 +32,13 @@ from metadata.errors import MetadataError, MetadataFormatError
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.copies import Loss, fewest_copies, loss_of
 from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.paths import BROKERS, GATEWAYS, IN_SYNC
 from metadata.registry.cluster import create_cluster
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.security.audit_trail import AuditTrail
+from metadata.store.interface import find
 from metadata.store.uri import parse_metadata_uri
 from quire.cli.command_line import Noun, metadata_address
 from quire.cli.output import Output
@@ -51,13 +53,14 @@ from quire.operate.fields import Json
 from quire.operate.findings import EXAMPLES_MAX, LedgerFinding, by_advice
 from quire.operate.health import Health, check_health, health_as_json
 from quire.operate.repair import read_summary
-from quire.operate.watch import READ_S_MAX, Server, registered_brokers, servers_of
+from quire.operate.watch import BROKER, READ_S_MAX, Server, registered_brokers, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 FINDINGS_SHOWN_MAX: Final = 100
 LEDGERS_SHOWN_MAX: Final = 100
+FORGOTTEN_KINDS: Final = (BROKER, "gateway")
 DATA_AT_RISK: Final = (Loss.UNREADABLE, Loss.MAY_BE_UNREADABLE)
 API_SHOWN = "Fetch"
 """API whose versions a broker's line shows; `-o json` lists all."""
@@ -86,6 +89,14 @@ def parser() -> argparse.ArgumentParser:
     ledgers.add_argument(
         "--ledgers", action="store_true", help="also list every ledger with a finding or a warning"
     )
+    forget = noun.verb(
+        "forget",
+        forget_server,
+        "remove the record of a broker or a gateway that never returns, so that it is not missed",
+        is_audited=True,
+    )
+    forget.add_argument("kind", choices=FORGOTTEN_KINDS)
+    forget.add_argument("name", metavar="NAME", help="the broker's id, or the gateway's address")
     if_lost = noun.verb(
         "if-lost",
         show_loss,
@@ -124,6 +135,31 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.FINDINGS if health.findings else ExitCode.DONE
 
 
+async def forget_server(arguments: argparse.Namespace, output: Output) -> int:
+    """Remove what the metadata remembers of a server that does not run."""
+    kind, name = arguments.kind, arguments.name
+    async with open_cluster(metadata_address(arguments)) as cluster:
+        if kind == BROKER and await find(cluster.store, f"{BROKERS}/{name}") is not None:
+            raise CommandError(
+                f"broker {name} is up: stop it first", try_next="quire cluster health"
+            )
+        path = f"{IN_SYNC if kind == BROKER else GATEWAYS}/{name}"
+        stored = await find(cluster.store, path)
+        if stored is None:
+            raise UnknownServerError(
+                f"there is no record of {kind} {name}", try_next="quire cluster health"
+            )
+        await cluster.store.delete(path, stored.version)
+    output.record({"kind": kind, "name": name, "forgotten": True})
+    return ExitCode.DONE
+
+
+class UnknownServerError(CommandError):
+    """No such server is known."""
+
+    code = ExitCode.NOT_FOUND
+
+
 def _print(row: dict[str, Json], health: Health, output: Output) -> None:
     kinds = (("findings", health.findings), ("warnings", health.warnings))
     if output.as_json:
@@ -133,6 +169,7 @@ def _print(row: dict[str, Json], health: Health, output: Output) -> None:
             row["by_ledger"] = [_ledger_as_json(kind, item) for kind, item in health.by_ledger]
         output.record(row)
         return
+    del row["servers_faulty"]  # the findings say it
     output.record(row)
     for name, findings in kinds:
         if findings:

@@ -20,6 +20,7 @@ from metadata.paths import BROKERS, CONTROLLER
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
 from metadata.store.interface import find
 from quire.operate.as_json import DOWN, READ_ONLY, UP, state_of
+from quire.operate.faulty_servers import Fault
 from quire.operate.health import Health, check_health
 from quire.operate.ledger_pass import LedgerPass, Read
 from quire.operate.repair import URGENCY_TEXTS, RepairSummary, read_summary
@@ -37,6 +38,9 @@ STATES: Final = (
     *(str(e) for e in Lifecycle if e is not Lifecycle.ACTIVE),
 )
 """States of a bookie: how it is registered if it is active, otherwise its lifecycle."""
+MISSED: Final = (Lifecycle.ACTIVE, Lifecycle.LOST)
+"""States of a bookie that is missed when it is down."""
+FAULTY_LABELS: Final = ("kind", "name", "fault", "address", "host", "rack")
 REST: Final = 4.0
 RETRY_S: Final = 5.0
 SHAPES_MAX: Final = 200_000
@@ -156,6 +160,17 @@ class ClusterMetrics(Collector):
             "state",
             bookies_by_state(health),
         )
+        faulty = GaugeMetricFamily(
+            f"{PREFIX}_server_faulty",
+            "1 for each server that is down, or that clients or other bookies cannot reach; not for"
+            " bookies that an operator takes away.",
+            labels=FAULTY_LABELS,
+        )
+        for server in health.faulty:
+            state = health.states.get(BookieId(server.name), UNCHANGED).state
+            if state in MISSED or server.fault is Fault.UNREACHABLE:
+                faulty.add_metric([str(getattr(server, label)) for label in FAULTY_LABELS], 1.0)
+        yield faulty
         if health.ledgers is not None:
             states = {str(state): health.ledgers.by_state[state] for state in LedgerState}
             yield _labelled("ledgers", "Ledgers by state.", "state", states)

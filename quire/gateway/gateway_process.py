@@ -9,6 +9,7 @@ from typing import Final
 
 from metadata.cancelling import cancel_and_wait
 from metadata.errors import MetadataError
+from metadata.registry.gateways import GATEWAY_KIND, GatewayRecord
 from metadata.security.client_principals import certified_principal, parse_principals
 from metadata.security.grant_store import GrantTable
 from metadata.store.interface import MetadataStore, SessionState
@@ -48,10 +49,14 @@ class GatewayProcess:
         rng: Random,
         secret_rng: Random,
         session_timeout_s: Callable[[], float],
+        *,
+        host_name: str = "localhost",
     ) -> None:
         """Use a store that the caller closes. `secret_rng` draws the tokens of sessions;
-        `session_timeout_s` returns the time of the store's session.
+        `session_timeout_s` returns the time of the store's session. `host_name` is the machine's,
+        for a gateway that serves at all of its addresses.
         """
+        self._host_name = host_name
         self._options = options
         self._store = store
         self._rng = rng
@@ -87,6 +92,7 @@ class GatewayProcess:
             self._store, sessions, requests, principal_of, limits, counters, log, now
         )
         addresses = await self._listen(context, log)
+        await self._record(addresses)
         self._missing = None
         return addresses
 
@@ -124,6 +130,15 @@ class GatewayProcess:
         scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
         admin_host = host if is_wildcard(admin_host) else admin_host
         return GatewayAddresses(f"{host}:{port}", f"{scheme}://{admin_host}:{admin_port}")
+
+    async def _record(self, addresses: GatewayAddresses) -> None:
+        """Record where this gateway serves, so that it is missed when it does not."""
+        host, _, port = addresses.address.rpartition(":")
+        host = self._host_name if is_wildcard(host.strip("[]")) else host
+        is_tls = self._options.tls_mode is TlsMode.REQUIRED
+        record = GatewayRecord(f"{host}:{port}", addresses.admin_url, is_tls)
+        node = GATEWAY_KIND.node(record.address)
+        await node.change(self._store, self._rng, lambda _: record)
 
     def _readiness(self) -> str | None:
         if self._missing is None and self._store.session_state is not SessionState.CONNECTED:

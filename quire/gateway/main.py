@@ -5,6 +5,7 @@ Format of standard output: one JSON line once the gateway serves: {"id", "addres
 
 import asyncio
 import os
+import platform
 import random
 from dataclasses import replace
 from functools import partial
@@ -46,7 +47,12 @@ async def _serve(options: GatewayOptions, stopping: asyncio.Event) -> None:
         options.metadata, rng=rng, session_timeout_s=options.session_timeout_s, make_root=False
     )
     process = GatewayProcess(
-        options, store, rng, random.SystemRandom(), lambda: store.session_timeout_s
+        options,
+        store,
+        rng,
+        random.SystemRandom(),
+        lambda: store.session_timeout_s,
+        host_name=platform.node(),
     )
     try:
         await require_cluster(store)

@@ -5,6 +5,8 @@
 - `admin_api`: calls to a bookie's admin server.
 - `assessment`: ledgers that lack copies, and records that disagree.
 - `health`: health of a cluster: its bookies, and the copies of its ledgers.
+- `faulty_servers`: servers that are down or cannot be reached. Pure.
+- `reachability`: whether the servers of a cluster can be reached, as a client reaches them.
 - `findings`: problems that a check found, and groups of ledgers with the same one.
 - `held_ledgers`: ledgers that bookies hold, whether or not the metadata knows them.
 - `ledger_pass`: one pass over the metadata of all ledgers.

@@ -123,9 +123,10 @@ def down_findings(
     states: States = MappingProxyType({}),
     *,
     is_repaired: bool = True,
+    last_seen: Mapping[BookieId, str] = MappingProxyType({}),
 ) -> tuple[list[Finding], list[Finding]]:
     """Return problems and warnings about bookies that are not up. `is_repaired` is whether an
-    auditor runs.
+    auditor runs; `last_seen` says where bookies were.
 
     `holding` maps a bookie to the ledgers with entries on it; None if that was not read. A bookie
     that holds nothing is no problem: it may have been replaced. A removed bookie is one only while
@@ -141,6 +142,8 @@ def down_findings(
         ledgers = None if holding is None else holding.get(bookie_id, LedgerSample())
         held = "" if ledgers is None else _held_text(ledgers)
         what = DOWN_TEXTS.get(state, "is not up")
+        if bookie_id in last_seen:
+            what += f" ({last_seen[bookie_id]})"
         if state is Lifecycle.REMOVED or bookie_id not in formatted:
             if ledgers is not None and ledgers.count:
                 text, advice = NAMED_TEXTS.get(state, ("has no cookie", CHECK))

@@ -126,7 +126,7 @@ def by_advice(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def names(bookies: Iterable[BookieId], shown_max: int = NAMES_SHOWN_MAX) -> str:
+def names(bookies: Iterable[str], shown_max: int = NAMES_SHOWN_MAX) -> str:
     """Return the names of some bookies, at most `shown_max` of them."""
     all_names = list(bookies)
     shown = ", ".join(all_names[:shown_max])

@@ -5,6 +5,7 @@ and output to the commands and the console.
 """
 
 import asyncio
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId
 from metadata.ledgers.copies import bookies_with_entries, fewest_copies
 from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.registry.positions import PositionStore
 from metadata.registry.registration import BookieRegistration
 from metadata.repair.auditor_election import read_auditor_id
 from metadata.repair.lifecycle import UNCHANGED, Lifecycle
@@ -34,6 +36,7 @@ from quire.operate.assessment import (
     planned_warnings,
     state_findings,
 )
+from quire.operate.faulty_servers import Fault, FaultyServer, Kind, down_bookie
 from quire.operate.fields import Json
 from quire.operate.findings import Finding, LedgerFinding, LedgerGroups, LedgerSample
 from quire.operate.ledger_pass import EachLedger
@@ -77,6 +80,8 @@ class Health:
     """None if the ledgers were not read."""
     by_ledger: list[tuple[str, LedgerFinding]] | None
     """All findings and warnings about ledgers, with their kind; None if they are not wanted."""
+    faulty: list[FaultyServer] = field(default_factory=list)
+    """Servers that are down or cannot be reached, of all kinds."""
 
     @property
     def sentence(self) -> str:
@@ -105,9 +110,17 @@ async def check_health(
     if ledgers is not None:
         health.ledgers = await _check_ledgers(cluster, ledgers, health)
         up = dict(cluster.directory.bookies)  # those of now, since it may have taken long
+    await _contact(cluster, health, up)
     holding = None if health.ledgers is None else health.ledgers.holding
     is_repaired = await read_auditor_id(cluster.store) is not None
-    problems, no_problems = down_findings(known, up, holding, states, is_repaired=is_repaired)
+    last_seen = {
+        BookieId(server.name): f"last at {server.address}, host {server.host}, rack {server.rack}"
+        for server in health.faulty
+        if server.kind is Kind.BOOKIE and server.fault is Fault.DOWN and server.host
+    }
+    problems, no_problems = down_findings(
+        known, up, holding, states, is_repaired=is_repaired, last_seen=last_seen
+    )
     health.findings[:0] = [*problems, *state_findings(states, up)]
     health.warnings.extend(no_problems)
     if up and not is_repaired:
@@ -116,6 +129,27 @@ async def check_health(
         health.warnings.append(UNACCEPTED)
     health.up = up
     return health
+
+
+async def _contact(
+    cluster: Cluster, health: Health, up: Mapping[BookieId, BookieRegistration]
+) -> None:
+    """Contact every server, and add those that are faulty; findings about bookies that are down
+    follow.
+    """
+    # Here, because other commands import this module, and start without the protocol of bookies.
+    from quire.operate import reachability
+
+    health.faulty = await reachability.contact_servers(cluster)
+    health.findings.extend(server.finding for server in health.faulty)
+    positions = PositionStore(cluster.store)
+    for bookie_id in health.known:
+        state = health.states.get(bookie_id, UNCHANGED).state
+        if bookie_id not in up and state is not Lifecycle.REMOVED:
+            last = None
+            with contextlib.suppress(MetadataFormatError):
+                last = (await positions.get(bookie_id)).record
+            health.faulty.append(down_bookie(bookie_id, last))
 
 
 async def _check_ledgers(cluster: Cluster, ledgers: EachLedger, health: Health) -> LedgerCounts:
@@ -164,6 +198,18 @@ def health_as_json(address: str, health: Health) -> dict[str, Json]:
         },
         "hosts_up": len(dict.fromkeys(registration.place for registration in health.up.values())),
         "ledgers": {} if ledgers is None else {str(s): ledgers.by_state[s] for s in LedgerState},
+        "servers_faulty": [
+            {
+                "kind": str(server.kind),
+                "name": server.name,
+                "fault": str(server.fault),
+                "address": server.address or None,
+                "host": server.host or None,
+                "rack": server.rack or None,
+                "why": server.why,
+            }
+            for server in health.faulty
+        ],
         "finding_count": len(health.findings),
         "warning_count": len(health.warnings),
         "is_healthy": not health.findings,

@@ -19,6 +19,7 @@ Imports the ledger client and the metadata; bookies and brokers do not import it
 - `ledger_repair`: repair of one ledger.
 - `open_ledger_repair`: end of a ledger whose writer is gone.
 - `ledger_reads`: reads of ledgers, and of what shows that bookies can be drained or removed.
+- `peer_probes`: which registered bookies this machine does not reach.
 - `worker`: repairs published ledgers, several at a time.
 - `auditor`: finds the ledgers that need repair, and publishes them.
 - `repair_process`: auditor and worker of one process.

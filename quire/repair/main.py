@@ -7,6 +7,7 @@ process, which its owner starts again.
 import asyncio
 import logging
 import os
+import platform
 import random
 from functools import partial
 from typing import Final
@@ -33,7 +34,8 @@ def run_auditor(options: RepairOptions) -> int:
 
 def run_worker(options: RepairOptions) -> int:
     """Repair ledgers until a stop signal; return the exit status."""
-    return _run(options, RepairRoles(audits=options.audit, copies=True))
+    roles = RepairRoles(audits=options.audit, copies=True, probes_from=platform.node())
+    return _run(options, roles)
 
 
 def _run(options: RepairOptions, roles: RepairRoles) -> int:

@@ -33,7 +33,9 @@ from metadata.store.interface import MetadataStore
 from quire.identity.client_file import NO_IDENTITY, ClientFile
 from quire.repair.auditor import Auditor, AuditorParts
 from quire.repair.ledger_repair import LedgerRepair
+from quire.repair.peer_probes import PeerProbes
 from quire.repair.worker import RepairViews, RepairWorker
+from quire.server.server_log import ServerLog
 
 AUDIT_AGAIN_S: Final = 10.0
 
@@ -48,6 +50,8 @@ class RepairRoles:
     """Whether it is a candidate for the auditor."""
     copies: bool = True
     """Whether it is a worker."""
+    probes_from: str = ""
+    """Name of the machine from which a worker probes other bookies; empty: it probes none."""
 
 
 class RepairProcess:
@@ -77,6 +81,7 @@ class RepairProcess:
         self._config = config
         self._identity = identity
         self._roles = roles
+        self._log = ServerLog(asyncio.get_running_loop().time)
         self._ends = AsyncExitStack()
 
     async def start(self) -> Self:
@@ -150,6 +155,17 @@ class RepairProcess:
         worker = RepairWorker(services, views, repair, self._process_id)
         ends.push_async_callback(worker.aclose)
         await worker.start()
+        if self._roles.probes_from:
+            probes = PeerProbes(
+                self._process_id,
+                self._roles.probes_from,
+                services.pool,
+                services.directory,
+                registrar.report,
+                self._log,
+            )
+            probing = asyncio.get_running_loop().create_task(probes.run())
+            ends.push_async_callback(cancel_and_wait, probing)
 
     async def _start_auditor(
         self,

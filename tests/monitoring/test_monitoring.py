@@ -74,9 +74,8 @@ def test_every_metric_exists() -> None:
     known = metrics() | recorded()
     for query in queries():
         for pattern in REGEXP.findall(query):
-            assert (
-                pattern == "quire_(bookie|broker|gateway|console)_tls_certificate_expires_seconds"
-            )
+            prefix = "quire_(bookie|broker|gateway|console)_tls_certificate_"
+            assert pattern in (prefix + "expires_seconds", prefix + "unusable")
         for name in NAME.findall(REGEXP.sub("", query)):
             assert name in known, f"{name} in {query}"
 

@@ -13,6 +13,7 @@ from metadata.repair.lifecycle import UNCHANGED, BookieLifecycle, Lifecycle
 from quire.console.context import Pages, Route
 from quire.operate.as_json import state_of
 from quire.operate.assessment import next_step
+from quire.operate.faulty_servers import FaultyServer
 from quire.operate.health import Health
 from quire.operate.repair import read_summary
 from quire.server.overriding import override
@@ -31,6 +32,8 @@ class BookieRow:
     lifecycle: BookieLifecycle
     ledger_count: int | None
     """Ledgers with entries on it; None before the first check."""
+    last: FaultyServer | None = None
+    """Where it was, if it was down at the last check."""
 
     @property
     def state(self) -> str:
@@ -88,12 +91,14 @@ class ClusterPages(Pages):
         states = {} if health is None else health.states
         known = await cluster.cookies.list_bookie_ids()
         ledgers = None if health is None else health.ledgers
+        last = {} if health is None else {server.name: server for server in health.faulty}
         rows = [
             BookieRow(
                 bookie,
                 up.get(bookie),
                 states.get(bookie, UNCHANGED),
                 None if ledgers is None else ledgers.holding[bookie].count,
+                last.get(bookie),
             )
             for bookie in sorted({*known, *up})
         ]

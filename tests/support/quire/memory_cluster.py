@@ -24,6 +24,8 @@ from metadata.repair.lifecycle_store import LifecycleStore
 from metadata.store.ephemeral import HeldNode, pack_held
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.cli.output import Output
+from quire.operate import reachability
+from quire.operate.faulty_servers import FaultyServer
 
 RNG_SEED = 7
 CREATED_MS = 1_700_000_000_000
@@ -37,10 +39,16 @@ class MemoryCluster:
         self.server = MemoryMetadataServer()
         self.store = MemoryMetadataStore(self.server)
         self.rng = Random(RNG_SEED)
+        self.faulty: list[FaultyServer] = []
+        """Servers that a check cannot reach: there are no real ones."""
         self.ledgers = LedgerStore(self.store, self.rng, lambda: CREATED_MS)
         self.lifecycles = LifecycleStore(self.store, self.rng)
         monkeypatch.setattr(cluster_access, "open_cluster_store", self._open)
+        monkeypatch.setattr(reachability, "contact_servers", self._contact)
         monkeypatch.setenv("QUIRE_METADATA", "zk://nowhere:1/cluster")
+
+    async def _contact(self, _cluster: cluster_access.Cluster) -> list[FaultyServer]:
+        return list(self.faulty)
 
     async def create(self, *names: str) -> None:
         """Create the cluster, with these bookies up."""

@@ -51,9 +51,9 @@ def test_other_values_are_a_format_error(fields: list[object]) -> None:
 
 def test_the_fields_in_their_order() -> None:
     fields = msgpack.unpackb(POSITION_CODEC.pack("a position", FIRST))
-    assert fields == [1, b"i" * 16, 0, ["f1", "f2"], "lock", None]
+    assert fields == [1, b"i" * 16, 0, ["f1", "f2"], "lock", None, "", ""]
     stopped = msgpack.unpackb(POSITION_CODEC.pack("a position", SECOND))
-    assert stopped == [1, b"j" * 16, 2**40, [], "", 1_700_000_000_000]
+    assert stopped == [1, b"j" * 16, 2**40, [], "", 1_700_000_000_000, "", ""]
     assert (FIRST.is_orderly, SECOND.is_orderly) == (False, True)
 
 

@@ -6,8 +6,9 @@ import random
 import pytest
 
 from metadata.errors import NameHeldError
+from metadata.ids import BookieId
 from metadata.paths import repair_worker_path
-from metadata.repair.workers import WorkerDirectory, WorkerRegistrar
+from metadata.repair.workers import WorkerDirectory, WorkerRegistrar, WorkerReport
 from metadata.store.memory import MemoryMetadataStore
 from tests.until import until
 
@@ -40,6 +41,23 @@ async def test_workers_are_counted(
     await asyncio.sleep(0.05)
     assert directory.count == 0, "it is not followed any more"
     await third.aclose()
+
+
+async def test_a_worker_says_which_bookies_it_does_not_reach(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    directory = WorkerDirectory(other_store, rng)
+    await directory.start()
+    workers = [WorkerRegistrar(store, f"worker-{worker}", rng) for worker in "ab"]
+    for worker, host in zip(workers, ("h1", "h2"), strict=True):
+        await worker.start()
+        worker.report(WorkerReport(host, (BookieId("b"),)))
+    await until(lambda: directory.unreached == {"b": ["h1", "h2"]})
+    workers[0].report(WorkerReport("h1"))
+    await until(lambda: directory.unreached == {"b": ["h2"]})
+    await directory.aclose()
+    for worker in workers:
+        await worker.aclose()
 
 
 async def test_another_value_of_a_worker_is_no_change(

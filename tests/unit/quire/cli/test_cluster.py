@@ -1,18 +1,27 @@
 """Verbs of `quire cluster`."""
 
+import pytest
+
 from metadata.brokers.broker_registration import (
     BROKER_CODEC,
     ApiVersions,
     BrokerRegistration,
     Listener,
 )
-from metadata.paths import broker_path
+from metadata.ids import BookieId
+from metadata.paths import IN_SYNC, broker_path, in_sync_path
+from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
 from metadata.repair.lifecycle import Lifecycle
 from metadata.store.ephemeral import HeldNode, pack_held
-from quire.cli.cluster import parser
-from quire.errors import ExitCode
+from quire.cli.bookie_verbs import parser as bookies
+from quire.cli.cluster import UnknownServerError, parser
+from quire.errors import CommandError, ExitCode
+from quire.operate.faulty_servers import Fault, FaultyServer, Kind
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger
+
+A = BookieId("a")
+LAST = PositionRecord(bytes(16), 5, (), "", None, "a1:4181", "/eu/r1/h1")
 
 
 async def test_a_removed_bookie_is_no_problem(memory_cluster: MemoryCluster) -> None:
@@ -40,6 +49,42 @@ async def test_a_removed_bookie_is_no_problem(memory_cluster: MemoryCluster) -> 
     assert [each for each in row["warnings"] if each["where"] == "bookie a"] == []
     _, row = await cluster.run(parser(), "if-lost", "b", "-o", "json")
     assert row["down_already"] == []
+
+
+async def test_a_server_that_cannot_be_reached_is_a_problem(memory_cluster: MemoryCluster) -> None:
+    cluster = memory_cluster
+    await cluster.create("b", "c")
+    await cluster.format("a")
+    await PositionStore(cluster.store).put(A, LAST, NO_POSITION)
+    why = "the name does not resolve"
+    cluster.faulty = [FaultyServer(Kind.BOOKIE, "b", Fault.UNREACHABLE, "b1:4181", why=why)]
+    code, row = await cluster.run(parser(), "health", "-o", "json")
+    assert (code, row["is_healthy"]) == (ExitCode.FINDINGS, False)
+    (problem,) = [item for item in row["findings"] if item["where"] == "bookie b"]
+    assert problem["what"] == f"cannot be reached at b1:4181: {why}"
+    (down,) = [item for item in row["warnings"] if item["where"] == "bookie a"]
+    assert down["what"].startswith("is not up (last at a1:4181, host h1, rack /eu/r1)")
+    faulty = [(item["name"], item["fault"], item["host"]) for item in row["servers_faulty"]]
+    assert faulty == [("b", "unreachable", None), ("a", "down", "h1")]
+    _, listed = await cluster.run(bookies(), "list", "-o", "json")
+    (away,) = [item for item in listed if item["id"] == "a"]
+    assert (away["address"], away["location"], away["host"]) == ("a1:4181", "/eu/r1/h1", "h1")
+    _, listed = await cluster.run(bookies(), "info", "a", "-o", "json")
+    assert (listed["address"], listed["host"]) == ("a1:4181", "h1")
+
+
+async def test_a_broker_that_never_returns_is_forgotten(memory_cluster: MemoryCluster) -> None:
+    cluster = memory_cluster
+    await cluster.create()
+    await cluster.store.create(in_sync_path(2), b"reports")
+    _, row = await cluster.run(parser(), "forget", "broker", "2", "-o", "json")
+    assert row == {"kind": "broker", "name": "2", "forgotten": True}
+    assert await cluster.store.children(IN_SYNC, fresh=True) == []
+    with pytest.raises(UnknownServerError):
+        await cluster.run(parser(), "forget", "broker", "2")
+    await add_broker(cluster, 3, "0.9.0")
+    with pytest.raises(CommandError, match="is up"):
+        await cluster.run(parser(), "forget", "broker", "3")
 
 
 async def test_a_ledger_that_names_a_removed_bookie_is_a_problem(
