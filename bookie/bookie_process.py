@@ -62,7 +62,7 @@ from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
 from quire.server.admin import AdminContent, AdminServer
 from quire.server.served_tls import ServedTls
-from quire.server.server_log import ServerLog
+from quire.server.server_log import ServerLog, SessionLog
 from quire.server.server_options import TlsMode, is_wildcard
 
 DISK_VERSION: Final = 2
@@ -129,6 +129,7 @@ class BookieProcess:
         """
         loop = asyncio.get_running_loop()
         log = ServerLog(loop.time)
+        self._parts.callback(self._store.on_session(SessionLog(log)))
         config = self._options.storage
         wait_s = registration_wait_s(self._options.session_timeout_s)
         originals = OriginalCheck(self._store, wait_s=wait_s, log=log)

@@ -8,6 +8,7 @@ partition. Brokers serve it; other programs can use it in their own process.
 - `options`: options of one broker, with defaults and bounds.
 - `handlers`: what a family of APIs gives to the dispatcher, rows of answers, and turns of the loop.
 - `peer`: requests to other brokers, over one connection to each.
+- `client_events`: log lines about what the ledger client notices.
 - `coordinator_partitions`: internal topics, their led partitions, and forms of stored state.
 - `errors`: failures of topics, with Kafka's codes.
 - `kafka/`: bytes of Kafka's protocol.

@@ -95,7 +95,7 @@ from metadata.topics.topic_store import TopicStore
 from quire.options import with_options
 from quire.server.admin import AdminContent, AdminServer
 from quire.server.served_tls import ServedTls
-from quire.server.server_log import ServerLog
+from quire.server.server_log import ServerLog, SessionLog
 from quire.server.server_options import TlsMode, is_wildcard
 
 PROCESS_NAME_BYTES: Final = 4
@@ -448,6 +448,7 @@ class BrokerProcess:
 
         Raises CannotListenError or MetadataError; the message says what to do.
         """
+        self._parts.callback(self._environment.store.on_session(SessionLog(self._log)))
         services = self._make_services(await self._cluster_id())
         self._parts.push_async_callback(services.close)
         tls = ServedTls("broker", self._options, self._log)
@@ -462,7 +463,6 @@ class BrokerProcess:
         await asyncio.gather(self._follow(), _warm_up())
         await server.serve()
         self._missing = None
-        self._log.info("broker serves", broker=self._options.broker_id, listeners=str(advertised))
         return BrokerAddresses(self._options.broker_id, advertised, admin_url)
 
     async def wait_for_failure(self) -> None:

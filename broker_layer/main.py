@@ -20,6 +20,7 @@ from broker_layer.broker_process import (
     BrokerProcess,
     client_config,
 )
+from broker_layer.client_events import note_event
 from broker_layer.options import BrokerOptions
 from broker_layer.peer import PeerAccess
 from ledger_client import LedgerClient
@@ -37,6 +38,7 @@ from quire.server.process import (
     run_server,
     wall_clock_ms,
 )
+from quire.server.server_log import ServerLog
 
 COLLECT_AFTER_OBJECTS: Final = 200_000
 """Number of new objects after which the garbage collector runs. A small Produce in progress has
@@ -79,8 +81,12 @@ async def _serve(options: BrokerOptions, stopping: asyncio.Event) -> None:
     store = await open_cluster_store(
         options.metadata, rng=rng, session_timeout_s=options.session_timeout_s
     )
-    client = LedgerClient(options.metadata, config=client_config(options))
     now = asyncio.get_running_loop().time
+    client = LedgerClient(
+        options.metadata,
+        config=client_config(options),
+        on_event=partial(note_event, ServerLog(now)),
+    )
     process = BrokerProcess(
         BrokerEnvironment(
             options,

@@ -204,7 +204,7 @@ class Collector:
             if not await self._age.may_collect():
                 return [], []
             statuses = await self._remove(removable)
-        return self._report(statuses)
+        return self._report(statuses, removable)
 
     async def _remove(self, removable: dict[LedgerId, bool]) -> dict[LedgerId, Status]:
         """Remove ledgers; True: it is gone, False: it moved away. Return the storage's answers."""
@@ -216,13 +216,18 @@ class Collector:
         released = await storage.release_ledgers(moved)
         return dict(zip(gone, deleted, strict=True)) | released
 
-    def _report(self, statuses: dict[LedgerId, Status]) -> tuple[list[LedgerId], list[LedgerId]]:
+    def _report(
+        self, statuses: dict[LedgerId, Status], gone: dict[LedgerId, bool]
+    ) -> tuple[list[LedgerId], list[LedgerId]]:
         removed: list[LedgerId] = []
         refused: list[LedgerId] = []
         for ledger_id, status in statuses.items():
             if status is Status.OK:
                 removed.append(ledger_id)
-                self._context.log.info("ledger removed", ledger=ledger_id)
+                if gone[ledger_id]:
+                    self._context.log.info("deleted ledger removed", ledger=ledger_id)
+                else:
+                    self._context.log.info("surplus copy removed", ledger=ledger_id)
             else:
                 refused.append(ledger_id)
         if refused:

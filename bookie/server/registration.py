@@ -83,16 +83,23 @@ def report_conditions(writability: Writability, log: ServerLog) -> None:
 
     def report(change: ConditionChange) -> None:
         condition, lasted_s = change.condition, change.lasted_s
-        name = "read-only" if condition.turns_away else "limbo"
         values = {"reason": condition.reason.value, "writable": writability.is_writable}
         if condition.where:
             values["where"] = condition.where
         if lasted_s is None:
             advice = ADVICE[condition.reason]
-            log.warning(name, **values, detail=condition.text, try_next=advice)
+            log.warning(
+                "read-only" if condition.turns_away else "limbo",
+                **values,
+                detail=condition.text,
+                try_next=advice,
+            )
         else:
-            ended = f"{name} ended"
-            log.info(ended, **values, lasted_s=round(lasted_s, 1))
+            log.info(
+                "read-only ended" if condition.turns_away else "limbo ended",
+                **values,
+                lasted_s=round(lasted_s, 1),
+            )
 
     for condition in writability.conditions():
         report(ConditionChange(condition, None))

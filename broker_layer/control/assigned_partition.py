@@ -25,6 +25,7 @@ from ledger_client import LedgerError
 from metadata.backoff import Backoff
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
+from quire.server.server_log import ServerLog, loop_time
 
 ATTEMPT_PAUSE_FIRST_S: Final = 0.1
 OFFLINE_AFTER_S: Final = 5.0
@@ -32,6 +33,7 @@ OFFLINE_AFTER_S: Final = 5.0
 SERVED_WELL_S: Final = 10.0
 """A log that fails within this time, in seconds, is reopened after a pause, longer each time."""
 _log = logging.getLogger("quire.broker.partitions")
+_events = ServerLog(loop_time)
 
 
 class OpenedPartition(Protocol):
@@ -241,6 +243,8 @@ class AssignedPartition:
                     self.serving = opened
                     self._on_served(self)
                     self._note(Stage.LEADS, epoch, "")
+                    partition = f"{self.topic}-{self.key.partition}"
+                    _events.info("partition led", partition=partition, epoch=epoch)
 
     async def _awaited(self, epoch: int) -> OpenedPartition:
         return await self._open(epoch, lambda reason: self._failed(epoch, reason))
@@ -277,6 +281,7 @@ class AssignedPartition:
         assert opened is not None
         if self.wanted is None:
             self._note(Stage.NOT_LED, self._opened_epoch, "")
+            _events.info("partition left", partition=f"{self.topic}-{self.key.partition}")
         try:
             await opened.aclose()
         except (TopicError, LedgerError, MetadataError) as error:

@@ -4,8 +4,8 @@ Leaves finding Java and the jars to `embedded_java.py`, and stopping with this p
 `embedded_supervisor.py`.
 
 Format: `data_dir` holds zookeeper.properties (written at each start), zookeeper.log (what Java
-printed), port (the port of the last start), lock (held by the server while it runs) and ZooKeeper's
-version-2.
+printed, also at earlier starts), port (the port of the last start), lock (held by the server while
+it runs) and ZooKeeper's version-2.
 
 Invariants: the server ends with this process; a data directory has one server; the server that
 answers at the port is ours; each write is on disk before it is answered (forceSync stays on).
@@ -39,6 +39,7 @@ ANSWER_TIMEOUT_S: Final = 2.0
 READY_TIMEOUT_S: Final = 0.2  # a starting server accepts connections but may never answer
 PATIENCE: Final = 0.1
 """Limit of one answer as a share of the time since the start, from READY_TIMEOUT_S on."""
+LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 LOG_TAIL_BYTES: Final = 2_000
 TICK_MS: Final = 500
 HEAP_MB: Final = 512
@@ -193,8 +194,17 @@ class EmbeddedZooKeeper:
             _MAIN_CLASS,
             str(properties),
         ]
-        with (self.data_dir / "zookeeper.log").open("wb") as log:
+        with self._kept_log().open("ab") as log:
             self._supervisor, self._pid = spawn_supervised(command, lock, self.data_dir, log)
+
+    def _kept_log(self) -> Path:
+        """Return the file for what Java prints, with what earlier starts printed; a large one is
+        kept as zookeeper.log.1.
+        """
+        path = self.data_dir / "zookeeper.log"
+        if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+            path.replace(path.with_name("zookeeper.log.1"))
+        return path
 
     def _properties(self) -> str:
         settings = {

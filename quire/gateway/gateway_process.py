@@ -24,7 +24,7 @@ from quire.server.admin import AdminContent, AdminServer
 from quire.server.listening import ListeningServer
 from quire.server.overriding import override
 from quire.server.served_tls import ServedTls
-from quire.server.server_log import ServerLog
+from quire.server.server_log import ServerLog, SessionLog
 from quire.server.server_options import TlsMode, is_wildcard
 from quire.server.tls_listening import TlsListening
 
@@ -72,6 +72,7 @@ class GatewayProcess:
         """
         options, now = self._options, asyncio.get_running_loop().time
         log = ServerLog(now)
+        self._parts.callback(self._store.on_session(SessionLog(log)))
         grants = GrantTable(self._store, self._rng)
         self._parts.push_async_callback(grants.aclose)
         await grants.start()

@@ -11,7 +11,6 @@ Source: protocol rules 9.1, 9.3, 9.8 and 9.12, 9.13 and 9.16; docs/repair.md, "T
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -57,6 +56,7 @@ from quire.repair.needs import RepairClass
 from quire.repair.publishing import REQUESTED, Changes, Progress, Retries, SetAside, publication
 from quire.repair.spread import NO_PLACES, places_of
 from quire.repair.standing import Standings
+from quire.server.server_log import ServerLog, loop_time
 
 LOOK_EVERY_S: Final = 5.0
 """Maximum time between two looks."""
@@ -75,7 +75,7 @@ FAILURES_LOGGED: Final = 20
 """Number of failed looks in a row, about half a minute, after which the log says so once."""
 SETTLE_S: Final = 0.5
 """Pause after a change, so that changes that come together are looked at once."""
-_log = logging.getLogger(__name__)
+_log = ServerLog(loop_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +162,9 @@ class Auditor:
                     due_s = await self._look()
                     backoff.count = 0
                 except MetadataError as error:
-                    _log.debug("cannot audit, trying again: %s", error)
                     due_s = asyncio.get_running_loop().time() + backoff.next_s()
                     if backoff.count == FAILURES_LOGGED:
-                        _log.warning("cannot audit for some time, trying again: %s", error)
+                        _log.warning("audit delayed", reason=str(error))
                 await asyncio.sleep(SETTLE_S)
                 await self._wait_until(due_s)
             comparing.result()
@@ -214,18 +213,19 @@ class Auditor:
             return
         try:
             await self._pass.read_all()
-        except MetadataError as error:
+        except MetadataError:
             if self._audited_ms is None:
                 raise  # the index is not complete yet
-            _log.debug("cannot read all ledgers, trying again: %s", error)
             self._next_pass_s = now_s + PASS_AGAIN_S
             return
         if self._pass.unreadable_count:
             count = self._pass.unreadable_count
-            _log.warning("ledgers that cannot be read: %d; see quire metadata check", count)
+            _log.warning("ledgers unreadable", ledgers=count, try_next="quire metadata check")
         loop = asyncio.get_running_loop()
         length_s = loop.time() - now_s
         self._next_pass_s = loop.time() + max(PASS_EVERY_S, PASS_REST * length_s)
+        if self._audited_ms is None:
+            _log.info("first audit ended", auditor=self._auditor_id, seconds=round(length_s, 1))
         self._audited_ms = self._wall_clock_ms()
         self._damaged.forget()
         self._missing.compare_again()
@@ -258,7 +258,12 @@ class Auditor:
         return Delays(settings.lost_after_s, min(settings.urgent_after_s, settings.lost_after_s))
 
     async def _change(self, change: StateChange) -> None:
-        _log.info("bookie %s is %s: %s", change.bookie_id, change.to, change.reason)
+        _log.info(
+            "bookie state changed",
+            bookie=change.bookie_id,
+            state=str(change.to),
+            reason=change.reason,
+        )
         now_ms = self._wall_clock_ms()
         with contextlib.suppress(InvalidLifecycleChangeError):  # an operator was faster
             await self._lifecycle_store.change(
@@ -327,6 +332,7 @@ class Auditor:
         now_s = asyncio.get_running_loop().time()
         self._is_to_announce = True
         await self._jobs.publish(job)
+        _log.info("repair wanted", ledger=job.ledger_id, reasons=", ".join(job.reasons))
         self._retries.note_queued(job.name, now_s)
         self._published[job.name] = job
 

@@ -5,7 +5,6 @@ process, which its owner starts again.
 """
 
 import asyncio
-import logging
 import os
 import platform
 import random
@@ -21,7 +20,7 @@ from quire.repair.options import RepairOptions
 from quire.repair.repair_process import RepairProcess, RepairRoles
 from quire.server.notify import READY, THIS_PROCESS
 from quire.server.process import ServerProcess, first_of, run_server, wall_clock_ms
-from quire.server.server_log import LOGGER
+from quire.server.server_log import ServerLog, loop_time
 
 START_AGAIN_S: Final = 5.0
 PROCESS_ID_PREFIX: Final = "repair"
@@ -53,12 +52,12 @@ async def _serve(
 
 async def _keep_repairing(metadata: str, config: ClientConfig, roles: RepairRoles) -> None:
     """Repair until cancelled."""
-    rng = random.Random(os.urandom(16))
+    rng, log = random.Random(os.urandom(16)), ServerLog(loop_time)
     while True:
         try:
             await _repair(metadata, config, roles, rng)
         except (MetadataError, SecurityError) as error:
-            logging.getLogger(LOGGER).warning("repair did not start, trying again: %s", error)
+            log.warning("repair not started", reason=str(error))
         await asyncio.sleep(START_AGAIN_S)
 
 

@@ -7,7 +7,6 @@ Source: protocol rule 9.16; docs/repair.md, "Missing copies".
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -231,8 +230,6 @@ FOUND_MAX: Final = 10_000
 RANGES_SHOWN_MAX: Final = 4
 """Maximum number of missing ranges of one bookie that are remembered, for the reason of a job."""
 
-_log = logging.getLogger(__name__)
-
 
 class MissingCopies:
     """Missing copies, as last compared, one ledger at a time.
@@ -314,8 +311,7 @@ class MissingCopies:
         except (NodeNotFoundError, MetadataFormatError):
             self._found.pop(ledger_id, None)
             return
-        except MetadataError as error:
-            _log.debug("ledger %s was not compared, trying again: %s", ledger_id, error)
+        except MetadataError:
             self._order.note((ledger_id,))
             await asyncio.sleep(RETRY_S)
             return

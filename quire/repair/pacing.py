@@ -4,7 +4,6 @@ Source: protocol rule 9.3; docs/repair.md, "Limits".
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from ledger_client.bookies.pool import BookiePool
 from ledger_client.copying import CopyThrottle
 from metadata.ids import BookieId
 from metadata.repair.settings import DEFAULTS, RepairSettings
+from quire.server.server_log import ServerLog, loop_time
 
 PART_MIN: Final = 1 / 16
 """Least part of its limits that a bookie keeps."""
@@ -138,7 +138,7 @@ class CopyPath:
 
 SLOT_WAIT_S_MAX: Final = 60.0
 """Maximum time for which a copy waits until its target gets fewer copies."""
-_log = logging.getLogger(__name__)
+_log = ServerLog(loop_time)
 
 
 class CopyShares:
@@ -185,14 +185,9 @@ class CopyShares:
         is_slow = self._slow.part(bookie_id) < 1.0
         if is_slow and not was_slow:
             p99_ms, mark_ms = p99_us / 1000, self._p99_us_max / 1000
-            _log.info(
-                "appends at %s are slow (p99 %g ms, the mark is %g ms): repair slows down there",
-                bookie_id,
-                p99_ms,
-                mark_ms,
-            )
+            _log.info("repair slowed", bookie=bookie_id, append_p99_ms=p99_ms, mark_ms=mark_ms)
         elif was_slow and not is_slow:
-            _log.info("repair uses its full limits at %s again", bookie_id)
+            _log.info("repair at full speed", bookie=bookie_id)
 
     def is_busy(self, target: BookieId) -> bool:
         """Return whether a bookie gets as many copies as it may."""

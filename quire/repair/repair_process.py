@@ -7,7 +7,6 @@ Source: protocol rules 9.1 and 9.2.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -35,11 +34,9 @@ from quire.repair.auditor import Auditor, AuditorParts
 from quire.repair.ledger_repair import LedgerRepair
 from quire.repair.peer_probes import PeerProbes
 from quire.repair.worker import RepairViews, RepairWorker
-from quire.server.server_log import ServerLog
+from quire.server.server_log import ServerLog, SessionLog
 
 AUDIT_AGAIN_S: Final = 10.0
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +94,7 @@ class RepairProcess:
 
     async def _start(self, ends: AsyncExitStack) -> None:
         services = await self._services(ends)
+        ends.callback(services.store.on_session(SessionLog(self._log)))
         lifecycles = Lifecycles(services.store, self._rng)
         settings = RepairSettingsView(services.store, self._rng)
         scrubs = Scrubs(services.store, self._rng)
@@ -192,7 +190,9 @@ class RepairProcess:
             self._wall_clock_ms,
         )
         election = AuditorElection(store, self._process_id, rng)
-        candidacy = _Candidacy(election, lambda: Auditor(parts, self._process_id, rng).run())
+        candidacy = _Candidacy(
+            election, lambda: Auditor(parts, self._process_id, rng).run(), self._log
+        )
         ends.push_async_callback(candidacy.aclose)
         await candidacy.start()
 
@@ -200,7 +200,10 @@ class RepairProcess:
 class _Candidacy:
     """Audits while this process is elected."""
 
-    def __init__(self, election: AuditorElection, audit: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, election: AuditorElection, audit: Callable[[], Awaitable[None]], log: ServerLog
+    ) -> None:
+        self._log = log
         self._election = election
         self._audit = audit
         self._auditing: asyncio.Task[None] | None = None
@@ -223,16 +226,18 @@ class _Candidacy:
             return
         is_auditing = self._auditing is not None and not self._auditing.done()
         if self._election.is_auditor and not is_auditing:
+            self._log.info("auditor elected")
             self._auditing = asyncio.get_running_loop().create_task(self._keep_auditing())
             # The process may be elected again before a cancelled audit has ended.
             self._auditing.add_done_callback(lambda _: self._follow())
         elif not self._election.is_auditor and self._auditing is not None:
+            self._log.info("auditor not elected any more")
             self._auditing.cancel()
 
     async def _keep_auditing(self) -> None:
         while True:
             try:
                 await self._audit()
-            except Exception:  # noqa: BLE001 - a defect must not end repair for good
-                _log.exception("the audit failed: it begins again in %g s", AUDIT_AGAIN_S)
+            except Exception as error:  # noqa: BLE001 - a defect must not end repair for good
+                self._log.failure("audit failed", error, again_s=AUDIT_AGAIN_S)
             await asyncio.sleep(AUDIT_AGAIN_S)

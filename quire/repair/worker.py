@@ -14,7 +14,6 @@ Source: protocol rules 9.1 and 9.3.
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from quire.repair.needs import RepairClass
 from quire.repair.pacing import AppendWatch
 from quire.repair.spread import NO_PLACES, Places, places_of
 from quire.repair.standing import Standing, Standings, standing_of
+from quire.server.server_log import ServerLog, loop_time
 
 if TYPE_CHECKING:
     from metadata.store.interface import Cancel
@@ -72,7 +72,7 @@ RETRY_S: Final = (2.0, 60.0)
 ends earlier if it is known when the job can continue.
 """
 
-_log = logging.getLogger(__name__)
+_log = ServerLog(loop_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,8 @@ class RepairWorker:
         while True:
             self._wake.clear()
             self._set_rate()
-            try:
+            with contextlib.suppress(MetadataError):  # they are read again soon
                 await self._take_jobs()
-            except MetadataError as error:
-                _log.debug("cannot read the jobs of repair, trying again: %s", error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_s()):
                     await self._wake.wait()
@@ -236,6 +234,8 @@ class RepairWorker:
                 raise _NoMoreCopiesError("its claim has ended: another worker may have it")
             return standings, self._places(job, standings)
 
+        urgency = str(RepairClass(job.name.urgency).name).lower()
+        _log.info("repair began", ledger=job.ledger_id, urgency=urgency)
         try:
             outcome = await self._repair.repair(job.ledger_id, look, report)
             await self._store(job, version, outcome)
@@ -278,16 +278,18 @@ class RepairWorker:
         match outcome:
             case Repaired() | Deleted():
                 self._pauses.pop(job.name, None)
+                copies = outcome.copies if isinstance(outcome, Repaired) else 0
+                _log.info("repair ended", ledger=job.ledger_id, copies=copies)
                 await jobs.remove(job.name, version)
             case Blocked(reason):
-                _log.info("the repair of ledger %s is blocked: %s", job.ledger_id, reason)
+                _log.warning("repair blocked", ledger=job.ledger_id, reason=reason)
                 blocked = replace(job, state=JobState.BLOCKED, blocked_reason=reason)
                 await jobs.change(blocked, version)
             case Postponed(reason, again_s):
                 self._put_off(job.name, reason, again_s)
                 is_long = self._pauses[job.name].length_s == RETRY_S[1]
                 if is_long and reason != job.blocked_reason:
-                    _log.info("the repair of ledger %s waits: %s", job.ledger_id, reason)
+                    _log.info("repair waits", ledger=job.ledger_id, reason=reason)
                     await jobs.change(replace(job, blocked_reason=reason), version)
 
     def _put_off(self, name: JobName, reason: str, again_s: float = math.inf) -> None:
@@ -296,7 +298,6 @@ class RepairWorker:
         length_s = first_s if before is None else min(2 * before.length_s, longest_s)
         until_s = asyncio.get_running_loop().time() + min(length_s, again_s)
         self._pauses[name] = _Pause(until_s, length_s)
-        _log.debug("ledger %s is repaired in %g s: %s", name.ledger_id, length_s, reason)
 
 
 async def _keep(run: Callable[[], Awaitable[None]]) -> None:
@@ -304,8 +305,8 @@ async def _keep(run: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await run()
-        except Exception:  # noqa: BLE001 - it is logged
-            _log.exception("a worker of repair failed: it begins again in %g s", AGAIN_S)
+        except Exception as error:  # noqa: BLE001 - it is logged
+            _log.failure("worker of repair failed", error, again_s=AGAIN_S)
         await asyncio.sleep(AGAIN_S)
 
 

@@ -4,8 +4,11 @@ Source: docs/repair.md, "Limits".
 """
 
 import asyncio
+import logging
 from bisect import bisect_left
 from typing import Final
+
+from quire.server.server_log import log_event
 
 BOUNDS_S: Final = (
     0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
@@ -78,6 +81,8 @@ INTERVAL_S: Final = 0.05
 """Time between two measurements, in seconds. A measurement counts only the part of a stall after
 the timer's due time, so half an interval of it is missed on average.
 """
+STALL_S: Final = 1.0
+"""Lag that is logged."""
 LAG_BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -111,6 +116,8 @@ class LoopLag:
         late_s = max(0.0, asyncio.get_running_loop().time() - self._due_s)
         self.counts.record(late_s)
         self.longest_s = max(self.longest_s, late_s)
+        if late_s >= STALL_S:
+            log_event("event loop stalled", logging.WARNING, seconds=round(late_s, 2))
         self.start()
 
 

@@ -25,7 +25,7 @@ from quire.server.descriptors import ConnectionRefuser
 from quire.server.errors import CannotListenError
 from quire.server.latency import PROCESS_LAG
 from quire.server.notify import READY, STOPPING, THIS_PROCESS
-from quire.server.server_log import LOGGER, start_logging
+from quire.server.server_log import LOGGER, log_event, start_logging
 from quire.tracing.exporting import TracingError, start_from
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
@@ -73,8 +73,10 @@ def run_server(
     Returns the process's exit status. A failure is written to standard error.
     """
     refuse_optimised_mode()
+    began_s = time.monotonic()
     failures: tuple[type[Exception], ...] = (CannotListenError, TracingError, *process.failures)
     start_logging(sys.stderr, process.log_level)
+    log_event("server starts", kind=process.kind, build=build(), pid=os.getpid())
     if process.warning:
         logging.getLogger(LOGGER).warning(process.warning)
     gc.set_threshold(process.collect_after_objects)
@@ -97,6 +99,7 @@ def run_server(
     except failures as error:
         logging.getLogger(LOGGER).error("%s stopped: %s", process.kind, error)  # noqa: TRY400 - the text says what to do
         return EXIT_FAILED
+    log_event("server stopped", kind=process.kind, ran_s=round(time.monotonic() - began_s, 1))
     return EXIT_OK
 
 
@@ -135,6 +138,7 @@ def print_ready(line: Mapping[str, object]) -> None:
     """Report to the parent process that the server is ready: print the line, and notify systemd."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
+    log_event("server serves", **line)
     THIS_PROCESS.send(READY)
 
 
@@ -156,13 +160,14 @@ def _stopping_event(*, with_parent: bool) -> asyncio.Event:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, stopping)
+        loop.add_signal_handler(number, _stop, stopping, number.name)
     if with_parent:
         _watch_standard_input(loop, stopping)
     return stopping
 
 
-def _stop(stopping: asyncio.Event) -> None:
+def _stop(stopping: asyncio.Event, signal_name: str) -> None:
+    log_event("server stops", signal=signal_name)
     THIS_PROCESS.send(STOPPING)
     stopping.set()
 

@@ -1,10 +1,12 @@
-"""Log of a server, and its audit log: JSON lines on standard error, with a limited rate.
+"""Log of a server, and its audit log: JSON lines on standard error, with a limited rate. A line
+says one event, in the same words each time, and has its values in fields.
 
 Format of the fields: `act`, `result` (`done`, `failed`, `unknown` or `refused`), `who` (a
 principal, or what is known instead), `peer` (the address), and what the act needs. `left_out`
 counts the lines of this peer that were not written before this one.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -15,6 +17,8 @@ from typing import Final, TextIO
 from quire.server.overriding import override
 
 LOGGER: Final = "quire.server"
+PACKAGES: Final = ("quire", "bookie", "broker_layer", "ledger_client", "metadata")
+"""Our packages, whose loggers have the level of the option; those of libraries only warn."""
 LINES_PER_EVENT_MAX: Final = 5
 EVENT_PERIOD_S: Final = 10.0
 EVENTS_MAX: Final = 1_000
@@ -46,7 +50,18 @@ def start_logging(stream: TextIO, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("quire").setLevel(level.upper())
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(level.upper())
+
+
+def log_event(event: str, level: int = logging.INFO, /, **fields: object) -> None:
+    """Write the line of an event of the process itself, which has no limit of its rate."""
+    _LOGGER.log(level, event, extra={"fields": fields})
+
+
+def loop_time() -> float:
+    """Return the time of the running loop, for the log of a module that runs in any of them."""
+    return asyncio.get_running_loop().time()
 
 
 @dataclass(slots=True)
@@ -78,7 +93,8 @@ class _LineLimit:
         """Return how many lines were left out before this one; None if this one is left out too."""
         now_s = self._now()
         written = self._written.get(name)
-        if written is None or now_s - written.since_s >= self._period_s:
+        # Another loop may have an earlier time.
+        if written is None or not 0 <= now_s - written.since_s < self._period_s:
             self._written.pop(name, None)
             if len(self._written) >= self._names_max:
                 del self._written[next(iter(self._written))]
@@ -126,6 +142,26 @@ class ServerLog:
         if left_out:
             values["left_out"] = left_out
         _LOGGER.log(level, event, exc_info=error, extra={"fields": values})
+
+
+class SessionLog:
+    """Lines about a server's session with the metadata service. Call it with each state."""
+
+    def __init__(self, log: ServerLog, now: Callable[[], float] = loop_time) -> None:
+        self._log = log
+        self._now = now
+        self._lost_s: float | None = None
+
+    def __call__(self, state: str) -> None:
+        """Note the state that the session has now: connected, suspended, expired or closed."""
+        if state == "suspended":
+            self._lost_s = self._now()
+            self._log.info("metadata connection lost")
+        elif state == "expired":
+            self._log.warning("metadata session expired")
+        elif state == "connected" and self._lost_s is not None:
+            self._log.info("metadata connected again", away_s=round(self._now() - self._lost_s, 1))
+            self._lost_s = None
 
 
 AUDIT_LOGGER: Final = "quire.server.audit"

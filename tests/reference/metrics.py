@@ -12,7 +12,7 @@ from broker_layer.server.admin import BrokerMetrics
 from broker_layer.server.connections import MemoryBudget
 from broker_layer.server.server_limits import BrokerCounters
 from metadata.repair.scrub import NEVER_SCRUBBED
-from quire.console.cluster_metrics import BrokersSeen, ClusterMetrics
+from quire.console.cluster_metrics import FAULTY_LABELS, BrokersSeen, ClusterMetrics
 from quire.gateway.limits import GatewayCounters
 from quire.gateway.metrics import GatewayMetrics
 from quire.server.metrics import ProcessMetrics
@@ -27,6 +27,7 @@ OF_CLUSTER: Final = """\
 Metrics of the complete cluster, of any one console (`quire console`). A figure that is not known is
 absent: an alert on it needs one on its absence too."""
 LABELS: Final = {
+    "quire_cluster_server_faulty": FAULTY_LABELS,
     "quire_broker_requests": ("api",),
     "quire_broker_errors": ("code",),
     "quire_broker_partition_high_watermark": ("topic", "partition"),

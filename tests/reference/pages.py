@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.reference.command_line import command_line_page
 from tests.reference.errors import errors_page
+from tests.reference.log import log_page
 from tests.reference.metadata import metadata_page
 from tests.reference.metrics import metrics_page
 from tests.reference.options import options_page
@@ -19,6 +20,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "options.md": options_page,
     "metadata.md": metadata_page,
     "metrics.md": metrics_page,
+    "log.md": log_page,
     "errors.md": errors_page,
     "python-api.md": python_api_page,
     "seeded-bugs.md": seeded_bugs_page,

@@ -1,6 +1,7 @@
 """Local data is removed only after an agreed read allows it (10.1), and never returns (10.2)."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from metadata.restore.restore_record import (
     RestoreState,
     accept_restore,
 )
+from quire.server.server_log import LOGGER
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.bookie.bookie_machine import Machine
 from tests.support.bookie.running_server import BOOKIE, RunningServer
@@ -123,7 +125,10 @@ async def test_a_named_ledger_stays(collecting: Collecting) -> None:
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
-async def test_closed_ledger_that_moved_away_is_removed(collecting: Collecting) -> None:
+async def test_closed_ledger_that_moved_away_is_removed(
+    collecting: Collecting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger=LOGGER)
     metadata = await collecting.machine.create_ledger(1, OTHER)
     await collecting.add(1)
     assert not await collecting.removes_one()
@@ -132,6 +137,7 @@ async def test_closed_ledger_that_moved_away_is_removed(collecting: Collecting) 
     storage = collecting.served.storage
     assert storage.ledger_ids() == [*storage.released] == [ONE], "it may come back by a repair"
     assert not await collecting.removes_one(), "once is enough"
+    assert [record.message for record in caplog.records] == ["surplus copy removed"]
     client = await collecting.served.client(1)
     assert await client.add(batch_of(1, 1)) is Status.FENCED
     assert await client.add(batch_of(1, 0), recovery=True) is Status.OK

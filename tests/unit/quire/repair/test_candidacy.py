@@ -6,6 +6,7 @@ import random
 from metadata.repair.auditor_election import AuditorElection
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.repair.repair_process import _Candidacy
+from quire.server.server_log import ServerLog
 from tests.until import until
 
 
@@ -28,7 +29,7 @@ class Audits:
 async def test_a_process_that_is_elected_again_at_once_audits_again() -> None:
     store = MemoryMetadataStore(MemoryMetadataServer())
     election, audits = AuditorElection(store, "bookie-a", random.Random(1)), Audits()
-    candidacy = _Candidacy(election, audits.run)
+    candidacy = _Candidacy(election, audits.run, ServerLog(lambda: 0.0))
     await candidacy.start()
     await until(lambda: audits.begun == 1)
     store.expire()

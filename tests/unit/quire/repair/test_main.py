@@ -25,7 +25,7 @@ async def test_a_client_file_that_cannot_be_read_is_read_again(
         main._serve(address, ClientConfig(), RepairRoles(), stopping)
     )
     try:
-        await until(lambda: serving.done() or caplog.text.count("repair did not start") > 1)
+        await until(lambda: serving.done() or caplog.text.count("repair not started") > 1)
         assert not serving.done()
         stopping.set()
         await within(serving)

@@ -1,6 +1,7 @@
 """A server's process ends on a signal, when its work ends, and when its work fails."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -84,16 +85,26 @@ def test_process_stops_cleanly_on_a_signal(way: str) -> None:
         else:
             os.kill(process.pid, signal.Signals[way])
         assert process.wait() == 0
+        events = events_of(process)
+    stops = [] if way == "input ends" else [f"server stops {way}"]
+    assert events == ["server starts", "server serves", *stops, "server stopped"]
 
 
 @pytest.mark.parametrize(("way", "says"), [("fail", "look there"), ("busy", "choose another")])
 def test_a_failure_is_one_line_that_says_what_to_do(way: str, says: str) -> None:
     with start(way) as process:
         assert process.wait() == 1
-        assert process.stderr is not None
-        (line,) = process.stderr.read().splitlines()
-    assert '"level": "error", "event": "thing stopped: ' in line
-    assert says in line
+        started, served, event = events_of(process)
+    assert (started, served) == ("server starts", "server serves")
+    assert event.startswith("thing stopped: ")
+    assert says in event
+
+
+def events_of(process: subprocess.Popen[str]) -> list[str]:
+    """Return the events in the log of a process that has ended, with their signals."""
+    assert process.stderr is not None
+    lines = [json.loads(line) for line in process.stderr.read().splitlines()]
+    return [f"{line['event']} {line.get('signal', '')}".strip() for line in lines]
 
 
 def test_imported_objects_are_frozen_and_the_collection_threshold_is_set() -> None:
