@@ -324,6 +324,10 @@ class LedgersCollectedError(LedgerError):
     """A ledger to publish is so old that garbage collection may have deleted it."""
 
 
+class ApplicationTakenError(LedgerError):
+    """Another query numbers the batches of an application in a chain: use another name."""
+
+
 class ClientClosedError(LedgerError):
     """The client is closed, or is used in another loop or a forked process."""
 

@@ -14,7 +14,8 @@ transaction, which also commits the batch's number as an offset of a consumer gr
 group are named after the application: the streaming query, or the job. Before it appends, the
 driver starts its producer. That fences a driver that still runs, and ends a transaction that it
 left. Then the driver reads the group's offset: a batch whose number is recorded is not appended
-again.
+again. The offset's metadata is the id of the streaming query: the batches of another one are
+refused.
 
 Invariants: a task succeeds only once all of its rows are committed, by the in-sync replicas or the
 quorum of the topic; the number of unacknowledged rows is limited. With exactlyOnce the rows of a
@@ -53,7 +54,8 @@ from spark_io.common_options import require_number
 from spark_io.errors import (
     AppendError,
     NoBrokerError,
-    OptionError,
+    OldBatchError,
+    OtherQueryError,
     SchemaError,
     TooManyRowsError,
     TransactionError,
@@ -61,7 +63,12 @@ from spark_io.errors import (
 )
 from spark_io.topics.access import TopicServices, access_of
 from spark_io.topics.options import TopicWriteOptions
-from spark_io.workers import query_id_of_task, sentence_first
+from spark_io.workers import (
+    query_id_of_job,
+    query_id_of_stream,
+    query_id_of_task,
+    sentence_first,
+)
 
 if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
@@ -320,6 +327,8 @@ class BatchName:
 
     application: str
     batch: int
+    query_id: str
+    """Id of the streaming query that numbers the batches; empty for jobs."""
 
     @property
     def group(self) -> str:
@@ -354,7 +363,7 @@ def append_once(
     name: BatchName,
 ) -> None:
     """Append the rows of all tasks, in the order of the tasks, unless this batch was appended
-    before. Raises TransactionError, TooManyRowsError.
+    before. Raises TransactionError, TooManyRowsError, OldBatchError, OtherQueryError.
     """
     streams = [rows.stream for rows in held if rows.stream]
     _require_room(sum(map(len, streams)))
@@ -394,15 +403,12 @@ def _append(
 ) -> None:
     producer.init_transactions()
     place = TopicPartition(options.topic, 0)
-    last = _recorded(place, options, servers, name)
-    if last >= name.batch:
+    if is_appended(_recorded(place, options, servers, name), name, options.topic):
         _log.warning(
-            "topic %r: batch %d of application %r is not after batch %d, the last one that was "
-            "appended: nothing was appended now",
+            "topic %r: batch %d of application %r was appended before: nothing was appended now",
             options.topic,
             name.batch,
             name.application,
-            last,
         )
         return
     producer.begin_transaction()
@@ -412,7 +418,7 @@ def _append(
             for row in rows_of(batch, columns, options.topic):
                 sending.send(row)
         sending.wait_for_all()
-        done = OffsetAndMetadata(name.batch, f"batch {name.batch}", -1)
+        done = OffsetAndMetadata(name.batch, name.query_id, -1)
         producer.send_offsets_to_transaction({place: done}, name.group)
     except KafkaError:
         with suppress(KafkaError):  # readers wait for an open transaction
@@ -423,8 +429,8 @@ def _append(
 
 def _recorded(
     place: TopicPartition, options: TopicWriteOptions, servers: Sequence[str], name: BatchName
-) -> int:
-    """Return the number of the last appended batch; -1 if none is recorded."""
+) -> OffsetAndMetadata | None:
+    """Return the number of the last appended batch, with the id of its query."""
     consumer = KafkaConsumer(
         bootstrap_servers=list(servers),
         group_id=name.group,
@@ -433,10 +439,26 @@ def _recorded(
         **kafka_settings(identity_of(options.client.metadata)),
     )
     try:
-        offset = consumer.committed(place, timeout_ms=RECORD_TIMEOUT_MS)
+        return consumer.committed(place, metadata=True, timeout_ms=RECORD_TIMEOUT_MS)
     finally:
         consumer.close(autocommit=False)
-    return -1 if offset is None else int(offset)
+
+
+def is_appended(last: OffsetAndMetadata | None, name: BatchName, topic: str) -> bool:
+    """Return whether a batch is the last one that was appended. Raises OldBatchError,
+    OtherQueryError.
+    """
+    if last is None:
+        return False
+    if last.metadata != name.query_id:
+        owner = f"query {last.metadata}" if last.metadata else "jobs without a query"
+        raise OtherQueryError(
+            f"application {name.application!r} of topic {topic!r} belongs to {owner}, whose last "
+            f"batch is {last.offset}: nothing was appended"
+        )
+    if last.offset > name.batch:
+        raise OldBatchError(f"topic {topic!r}", name.application, name.batch, last.offset)
+    return bool(last.offset == name.batch)
 
 
 def _batches(streams: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
@@ -470,12 +492,14 @@ class OnceBatchWriter(_OnceWriter, DataSourceArrowWriter):
         super().__init__(options, columns, servers)
         require_number(options.application, options.batch)
         once = str(UUID(bytes=Random().randbytes(16), version=4))
-        self._name = BatchName(options.application or once, options.batch or 0)
+        self._application = options.application or once
 
     @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Append the job's rows unless an earlier run with this number did."""
-        self._append(_held(messages), self._name)
+        held = _held(messages)
+        query_id = query_id_of_job(task.query_id for task in held)
+        self._append(held, BatchName(self._application, self._options.batch or 0, query_id))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: tasks append nothing, and the driver aborts its transaction itself."""
@@ -488,11 +512,9 @@ class OnceStreamWriter(_OnceWriter, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Append the micro-batch unless an earlier attempt did."""
         held = _held(messages)
-        application = self._options.application or next((rows.query_id for rows in held), "")
-        if held and not application:
-            why = "missing: Spark did not give the id of the streaming query"
-            raise OptionError("txnAppId", why)
-        self._append(held, BatchName(application, batchId))
+        query_id = query_id_of_stream(task.query_id for task in held)
+        application = self._options.application or query_id
+        self._append(held, BatchName(application, batchId, query_id))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Do nothing: tasks append nothing, and the driver aborts its transaction itself."""

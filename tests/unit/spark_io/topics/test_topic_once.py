@@ -6,8 +6,9 @@ pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 import pyarrow as pa
+from kafka.structs import OffsetAndMetadata
 
-from spark_io.errors import SchemaError, TooManyRowsError
+from spark_io.errors import OldBatchError, OtherQueryError, SchemaError, TooManyRowsError
 from spark_io.topics.options import TopicWriteOptions
 from spark_io.topics.write import (
     HELD_BYTES_MAX,
@@ -16,6 +17,7 @@ from spark_io.topics.write import (
     HeldRows,
     append_once,
     hold_rows,
+    is_appended,
 )
 
 OPTIONS = TopicWriteOptions.of(
@@ -46,4 +48,20 @@ def test_rows_beyond_the_limit_are_refused_in_the_task_and_on_the_driver() -> No
         hold_rows([big, big], OPTIONS, VALUES)
     halves = [HeldRows(b"x" * (HELD_BYTES_MAX // 2 + 1), "q")] * 2
     with pytest.raises(TooManyRowsError, match="at least once"):
-        append_once(halves, OPTIONS, VALUES, ("h:1",), BatchName("q", 0))
+        append_once(halves, OPTIONS, VALUES, ("h:1",), BatchName("q", 0, "q"))
+
+
+def test_only_the_last_number_of_the_same_query_is_known_as_appended() -> None:
+    name = BatchName("nightly", 3, "q")
+    assert not is_appended(None, name, "t")
+    assert not is_appended(OffsetAndMetadata(2, "q", -1), name, "t")
+    assert is_appended(OffsetAndMetadata(3, "q", -1), name, "t")
+    with pytest.raises(OldBatchError, match=r"batch 3 of .* older than batch 4.* topic 't'"):
+        is_appended(OffsetAndMetadata(4, "q", -1), name, "t")
+
+
+@pytest.mark.parametrize("last", [0, 3, 9])
+@pytest.mark.parametrize(("owner", "said"), [("other", "query other"), ("", "jobs without")])
+def test_the_numbers_of_another_query_are_refused(last: int, owner: str, said: str) -> None:
+    with pytest.raises(OtherQueryError, match=f"{said}.* batch is {last}.*another txnAppId"):
+        is_appended(OffsetAndMetadata(last, owner, -1), BatchName("nightly", 3, "q"), "t")
