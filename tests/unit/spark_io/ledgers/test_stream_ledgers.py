@@ -127,16 +127,56 @@ def test_the_chain_of_a_batch_query_is_known_to_its_tasks() -> None:
 def test_a_batch_query_that_begins_at_trimmed_links_fails_or_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    def ids(bounds: Bounds, *, strict: bool) -> list[int]:
+        selected = find_ledgers(cluster, selection, b"", fail_on_data_loss=strict, bounds=bounds)
+        return [ledger.ledger_id for ledger in selected]
+
     cluster = cast("LedgerClient", OneCluster(counts=[4, 5, 6], first_index=2))
     selection = ReadOptions.of({**ADDRESS, "chain": "events"}).selection
-    with pytest.raises(ChainTrimmedError, match="begins at link 2 now, but startingLink is 1"):
-        find_ledgers(cluster, selection, b"", bounds=Bounds(first_link=1))
-    for first in (0, 2, 1):
-        found = find_ledgers(
-            cluster, selection, b"", fail_on_data_loss=first != 1, bounds=Bounds(first_link=first)
-        )
-        assert [entry_range.ledger_id for entry_range in found] == [102]
-    assert "the links between were trimmed or replaced; they are left out" in caplog.text
+    with pytest.raises(ChainTrimmedError, match="begins at link 2 now: links 1 to 1 were trimmed"):
+        ids(Bounds(first_link=1), strict=True)
+    assert ids(Bounds(first_link=2), strict=True) == ids(Bounds(), strict=True) == [102]
+    assert caplog.text == ""
+    assert ids(Bounds(first_link=1), strict=False) == [102]
+    assert "links 1 to 1 were trimmed or replaced; they are left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ({"startingLink": "0", "endingLink": "2"}, "links 0 to 1"),
+        ({"startingLink": "0"}, "links 0 to 1"),
+        ({"startingLink": "1", "endingLink": "9"}, "links 1 to 1"),
+        ({"endingLink": "1"}, "links 0 to 0"),
+        ({"startingTime": "1001"}, "links below 2 that may be within"),
+        ({"startingTime": "5", "endingTime": "9"}, "links below 2 that may be within"),
+        ({"endingTime": "1002"}, "links below 2 that may be within"),
+        ({"startingLink": "1", "endingLink": "1"}, ""),
+        ({"endingLink": "0"}, ""),
+        ({"endingLink": "9"}, ""),
+        ({"startingTime": "1002"}, ""),
+        ({"endingTime": "1003"}, ""),
+        ({"startingLink": "2", "startingTime": "5"}, ""),
+    ],
+)
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_batch_query_that_names_trimmed_links_fails(
+    bounds: dict[str, str], said: str, *, is_empty: bool
+) -> None:
+    """It would return less than it names, silently."""
+    cluster = OneCluster(counts=[4, 5] if is_empty else [4, 5, 6], first_index=2)
+    options = ReadOptions.of({**ADDRESS, "chain": "events", **bounds})
+    is_by_time = any("Time" in name for name in bounds) and "startingLink" not in bounds
+
+    def find() -> None:
+        client = cast("LedgerClient", cluster)
+        find_ledgers(client, options.selection, b"", bounds=options.bounds)
+
+    if said or (is_empty and is_by_time):
+        with pytest.raises(ChainTrimmedError, match=f"begins at link 2 now: {said}.* trimmed"):
+            find()
+    else:
+        find()
 
 
 @pytest.mark.parametrize("options", [{}, {"failOnDataLoss": "false"}])
