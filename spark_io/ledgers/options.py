@@ -395,6 +395,8 @@ def _quorum(given: OptionReader) -> Quorum:
         write = given.positive("writeQuorum") or min(3, ensemble)
         ack = given.positive("ackQuorum") or write // 2 + 1
         return Quorum(ensemble=ensemble, write=write, ack=ack)
+    except OptionError:
+        raise
     except ValueError as error:
         raise OptionError("ensemble", str(error)) from error
 

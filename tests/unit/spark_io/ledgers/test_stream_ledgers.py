@@ -1,5 +1,6 @@
 """A stream reads on in its own chain and its own ledgers, not in others of the same name."""
 
+import json
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,15 +13,18 @@ from spark_io.errors import (
     OptionError,
     RecreatedError,
 )
+from spark_io.ledgers import following
 from spark_io.ledgers.following import check_stream
 from spark_io.ledgers.options import Bounds, ReadOptions
 from spark_io.ledgers.selecting import find_ledgers, require_same_chain
-from spark_io.offsets import IDS_KEY
+from spark_io.offsets import IDS_KEY, MicroBatchLimits, Offset
+from spark_io.progress import entries_behind
 from tests.support.spark_io.one_cluster import (
     ADDRESS,
     ALL,
     FIRST,
     SECOND,
+    Followed,
     OneCluster,
     counts_of,
     lenient,
@@ -37,11 +41,38 @@ def test_a_checkpoint_of_a_chain_continues_in_it() -> None:
     source = stream(cluster)
     end, ranges = read_all(source, source.earliest())
     assert counts_of(ranges) == [(100, 0, 9)]
-    assert end == {"link": 1, "ledger": 0, "entry": 0, IDS_KEY: {"events": FIRST.hex()}}
+    ids = {IDS_KEY: {"events": FIRST.hex()}}
+    assert end == {"link": 1, "ledger": 0, "entry": 0, "entries": 10} | ids
     cluster.counts.append(5)
     again = stream(cluster)
     assert counts_of(read_all(again, end)[1]) == [(101, 0, 4)]
     assert again.chain_token == FIRST
+
+
+def test_a_stream_of_a_chain_reports_its_backlog_across_restarts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def behind(source: Followed, end: Offset) -> int | None:
+        newest = source.reported()
+        said = {"endOffset": json.dumps(end), "latestOffset": json.dumps(newest)}
+        return entries_behind({"sources": [said]})
+
+    cluster = OneCluster(counts=[10, 20, 5])
+    source = stream(cluster)
+    twelve = MicroBatchLimits(entries=12)
+    end = source.advance(source.earliest(), source.latest(), twelve)
+    assert behind(source, end) == 23
+    cluster.counts += [7, 0]
+    again = stream(cluster)
+    assert again.reported() == again.latest(), "nothing is read for a report alone"
+    end = again.advance(end, again.latest(), twelve)
+    assert behind(again, end) == 18
+    end = again.advance(end, again.latest(), ALL)
+    assert behind(again, end) == 0
+    assert again.advance(end, again.latest(), ALL) == end, "no micro-batch only counts"
+    cluster.counts += [1, 2, 3]
+    monkeypatch.setattr(following, "LINKS_PER_BATCH_MAX", 2)
+    assert behind(again, end) is None
 
 
 @pytest.mark.parametrize("counts", [(700,), (3,), (), (4, 5, 6)])
@@ -72,7 +103,7 @@ def test_a_chain_created_again_is_read_from_its_start_if_data_loss_is_allowed(
     now, ranges = read_all(source, end)
     assert counts_of(ranges) == [(100, 0, 6)]
     assert "chain 'events' was deleted and created again" in caplog.text
-    assert now == source.latest()
+    assert now == source.reported()
     assert source.ranges(end, now) == ranges, "a micro-batch is the same at every read"
     assert read_all(source, now) == (now, [])
     assert source.ranges(start, end) == [], "a planned micro-batch of the old chain is lost"
