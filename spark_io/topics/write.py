@@ -1,7 +1,7 @@
 """Appends of a DataFrame's rows to topics, through the brokers that lead the partitions.
 
-Leaves the protocol to kafka-python's producer, and order, durability and transactions to the
-brokers.
+Leaves the protocol to kafka-python's producer (`topics.producer`), and order, durability and
+transactions to the brokers.
 
 At least once: each task has a separate idempotent producer: its retries store nothing twice. But a
 task that Spark runs again has another producer, and the rows of an earlier attempt stay. So rows
@@ -27,13 +27,12 @@ Source: Spark design, "Writing: exactly once"; decision 0017; KIP-98; KIP-129.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import pyarrow as pa
@@ -63,6 +62,7 @@ from spark_io.errors import (
 )
 from spark_io.topics.access import TopicServices, access_of
 from spark_io.topics.options import TopicWriteOptions
+from spark_io.topics.producer import Headers, OutRow, Sending, producer_of
 from spark_io.workers import (
     query_id_of_job,
     query_id_of_stream,
@@ -70,19 +70,7 @@ from spark_io.workers import (
     sentence_first,
 )
 
-if TYPE_CHECKING:
-    from kafka.producer.future import FutureRecordMetadata
-
-
-UNACKNOWLEDGED_BYTES_MAX: Final = 32 * 1024 * 1024
-BATCH_BYTES: Final = 256 * 1024
-LINGER_MS: Final = 5
-DELIVERY_TIMEOUT_MS: Final = 120_000
-REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Maximum size of a producer's request, in bytes; the broker limits the size of records."""
 PREPARING_TIMEOUT_S: Final = 60.0
-ROW_BYTES: Final = 64
-"""Size that a row counts in addition to its key and value, in bytes."""
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum size of a batch's rows, in bytes: the driver's processes hold them in memory."""
 TRANSACTION_TIMEOUT_MS: Final = 120_000
@@ -92,13 +80,6 @@ RECORD_TIMEOUT_MS: Final = 30_000
 """Time to wait for the recorded number of the last batch, in milliseconds."""
 PREFIX: Final = "spark."
 """Start of the names of transactions and of consumer groups."""
-Headers = list[tuple[str, bytes]]
-
-
-OutRow = tuple[str, bytes | None, bytes | None, int | None, Headers]
-"""Topic, key, value, partition (None: chosen by the key), headers."""
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -223,68 +204,7 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[Out
     ):
         if not (named or topic):
             raise SchemaError("a row names no topic, and the option topic is not given")
-        if key is None and value is None:
-            raise SchemaError("a row has neither key nor value: at least one is required")
         yield named or topic, key, value, partition, _headers_of(listed)
-
-
-class Sending:
-    """Sender of rows, with a limit on unacknowledged ones."""
-
-    def __init__(self, producer: KafkaProducer) -> None:
-        self._producer = producer
-        self._sent: deque[tuple[FutureRecordMetadata, int]] = deque()
-        self._bytes = 0
-
-    def send(self, row: OutRow) -> None:
-        """Send one row, once there is room."""
-        topic, key, value, partition, headers = row
-        size = ROW_BYTES + len(key or b"") + len(value or b"")
-        while self._sent and self._bytes + size > UNACKNOWLEDGED_BYTES_MAX:
-            self._wait_for_first()
-        future = self._producer.send(topic, value, key, headers, partition)
-        self._sent.append((future, size))
-        self._bytes += size
-
-    def wait_for_all(self) -> None:
-        """Return once all rows are committed."""
-        self._producer.flush()
-        while self._sent:
-            self._wait_for_first()
-
-    def close(self) -> None:
-        """Close the producer without waiting."""
-        self._producer.close(timeout=0)
-
-    def _wait_for_first(self) -> None:
-        future, size = self._sent.popleft()
-        future.get(timeout=DELIVERY_TIMEOUT_MS / 1000)
-        self._bytes -= size
-
-
-def producer_of(
-    options: TopicWriteOptions,
-    servers: Sequence[str],
-    *,
-    transactional_id: str | None = None,
-    transaction_timeout_ms: int = DELIVERY_TIMEOUT_MS,
-) -> KafkaProducer:
-    """Return a producer for rows; with an id it appends in transactions."""
-    return KafkaProducer(
-        bootstrap_servers=list(servers),
-        enable_idempotence=True,
-        acks="all",
-        compression_type=None if options.compression == "none" else options.compression,
-        batch_size=BATCH_BYTES,
-        linger_ms=LINGER_MS,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-        max_request_size=REQUEST_BYTES_MAX,
-        allow_auto_create_topics=False,
-        metrics_enabled=False,
-        transactional_id=transactional_id,
-        transaction_timeout_ms=transaction_timeout_ms,
-        **kafka_settings(identity_of(options.client.metadata)),
-    )
 
 
 def _addresses(directory: BrokerDirectory, listener: str) -> tuple[str, ...]:
@@ -304,11 +224,11 @@ def _payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
 
 
 def _headers_of(rows: list[dict[str, object]] | None) -> Headers:
-    headers: Headers = []
+    headers: list[tuple[str, bytes | None]] = []
     for row in rows or ():
         name, content = row["key"], row["value"]
-        if not isinstance(name, str) or not isinstance(content, bytes):
-            raise SchemaError("a header has no key or no value: the producer needs both")
+        if not isinstance(name, str) or not isinstance(content, bytes | None):
+            raise SchemaError("a header has no key: Kafka needs one")
         headers.append((name, content))
     return headers
 

@@ -171,12 +171,12 @@ def test_a_transaction_that_a_dead_driver_left_open_is_aborted(
 def test_a_wrong_row_appends_nothing(
     spark: SparkSession, served_cluster: RunningCluster, topic: str
 ) -> None:
-    frame = spark.range(0, 50, 1, 2).withColumn(
-        "value", F.when(F.col("id") < 49, F.col("id").cast("string"))
-    )
-    writing = frame.select("value").write.format("topic").option("topic", topic)
+    key = F.when(F.col("id") < 49, F.lit("h"))
+    headers = F.array(F.struct(key.alias("key"), F.lit(b"1").alias("value")))
+    frame = spark.range(0, 50, 1, 2).select(F.lit("v").alias("value"), headers.alias("headers"))
+    writing = frame.write.format("topic").option("topic", topic)
     writing = writing.option("metadata", served_cluster.metadata).option("exactlyOnce", "true")
-    with pytest.raises(Exception, match="neither key nor value"):
+    with pytest.raises(Exception, match="a header has no key"):
         writing.mode("append").save()
     append(spark.range(3), served_cluster, topic, exactlyOnce=True)
     assert values(spark, served_cluster, topic, 3) == [0, 1, 2]

@@ -1,5 +1,7 @@
 """Rows that tasks hand to the driver, and their limit."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
@@ -18,11 +20,13 @@ from spark_io.topics.write import (
     append_once,
     hold_rows,
     is_appended,
+    rows_of,
 )
 
 OPTIONS = TopicWriteOptions.of(
     {"metadata": "zk://127.0.0.1:1/none", "topic": "t", "exactlyOnce": "true"}
 )
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 VALUES = Columns(has_key=False, has_topic=False, has_partition=False, has_headers=False)
 
 
@@ -38,8 +42,21 @@ def test_rows_of_all_batches_are_held_in_order() -> None:
 
 
 def test_a_row_that_cannot_be_a_record_is_refused_in_its_task() -> None:
-    with pytest.raises(SchemaError, match="neither key nor value"):
-        hold_rows([values(b"a", None)], OPTIONS, VALUES)
+    headers = pa.array([[{"key": None, "value": b"1"}]], HEADERS)
+    rows = pa.record_batch({"value": [b"a"], "headers": headers})
+    with pytest.raises(SchemaError, match="a header has no key"):
+        hold_rows([rows], OPTIONS, replace(VALUES, has_headers=True))
+
+
+def test_a_row_may_be_null_and_a_header_without_value() -> None:
+    headers = pa.array([[{"key": "h", "value": None}], None], HEADERS)
+    rows = pa.record_batch({"value": pa.array([b"a", None], pa.binary()), "headers": headers})
+    columns = replace(VALUES, has_headers=True)
+    assert list(rows_of(rows, columns, "t")) == [
+        ("t", None, b"a", None, [("h", None)]),
+        ("t", None, None, None, []),
+    ]
+    assert hold_rows([rows], OPTIONS, columns).stream
 
 
 def test_rows_beyond_the_limit_are_refused_in_the_task_and_on_the_driver() -> None:
