@@ -27,11 +27,11 @@ from ledger_client.cluster_access import identity_of
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
+from quire.distribution import build
 from quire.identity.errors import ClientFileError, SecurityError
 from quire.server.descriptors import share_descriptors
 from quire.server.process import (
     ServerProcess,
-    build,
     first_of,
     print_ready,
     run_server,

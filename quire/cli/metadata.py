@@ -34,6 +34,7 @@ from metadata.topics.topic import TOPIC_CODEC
 from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
 from quire.cli.progress import Progress, each_ledger
+from quire.distribution import build
 from quire.errors import ExitCode, UsageError
 from quire.identity.client_file import ClientFile, zookeeper_access_of
 from quire.identity.zookeeper_access import check_user, digest_identity, read_password
@@ -42,7 +43,6 @@ from quire.operate.as_json import metadata_as_json
 from quire.operate.assessment import record_findings
 from quire.operate.fields import Json, Row
 from quire.operate.findings import Finding
-from quire.server.process import build
 
 NEXT_STEP = (
     "Nothing is removed that this metadata does not know. Start the bookies, run `quire metadata "
