@@ -36,12 +36,12 @@ from metadata.ids import BookieId
 from metadata.registry.location import with_host_name
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
+from quire.distribution import build
 from quire.identity.errors import SecurityError
 from quire.server.descriptors import share_descriptors
 from quire.server.process import (
     EXIT_FAILED,
     ServerProcess,
-    build,
     first_of,
     print_ready,
     refuse_optimised_mode,

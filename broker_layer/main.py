@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from quire.distribution import build
+
 from broker_layer.broker_process import (
     BrokerAddresses,
     BrokerEnvironment,
@@ -32,7 +34,6 @@ from quire.identity.errors import ClientFileError, SecurityError
 from quire.server.descriptors import share_descriptors
 from quire.server.process import (
     ServerProcess,
-    build,
     first_of,
     print_ready,
     run_server,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ledger_client.config import ClientConfig
     from ledger_client.encryption.keys import AS_STORED, Encryption, StoredPayloads, read_key_file
     from ledger_client.errors import (
+        ApplicationTakenError,
         BackpressureError,
         ChainExistsError,
         ChainNotFoundError,
@@ -122,6 +123,7 @@ __all__ = [
     "AbandonedLedger",
     "AbandonedLedgers",
     "AbandonedRecovered",
+    "ApplicationTakenError",
     "BackpressureError",
     "BookieConnected",
     "BookieDeparted",

@@ -144,15 +144,18 @@ class Chain(Handle):
         *,
         application: str = "",
         batch: int | None = None,
+        query: str = "",
         replaces: bool = False,
         timeout: float | None = None,
     ) -> Published:
         """Link ledgers, in order, as one link at the end of the chain: all of them, or none.
 
         A batch that is not above the last one of its application was published before: then nothing
-        happens. With `replaces`, all earlier links are removed in the same step. When the time is
-        up, the outcome may be unknown; repeating the call with the same application and batch is
-        safe. Raises ValueError, ChainNotFoundError, LedgersCollectedError, MetadataTooLargeError.
+        happens. An application belongs to the `query` that published its first batch, so the
+        numbers of another one are never taken for its numbers. With `replaces`, all earlier links
+        are removed in the same step. When the time is up, the outcome may be unknown; repeating the
+        call with the same application and batch is safe. Raises ValueError, ChainNotFoundError,
+        ApplicationTakenError, LedgersCollectedError, MetadataTooLargeError.
         """
         linked = tuple(_linked(ledger) for ledger in ledgers)
         if (batch is None) != (not application):
@@ -163,7 +166,8 @@ class Chain(Handle):
             raise ValueError(
                 f"{len(linked)} ledgers are too many: publish at most {LEDGERS_PER_LINK_MAX}"
             )
-        wanted = Publication(linked, application, NO_BATCH if batch is None else batch, replaces)
+        number = NO_BATCH if batch is None else batch
+        wanted = Publication(linked, application, number, query, replaces)
         services = await self._session.services()
         async with self._call(services, timeout):
             return await services.chains.publish(self.name, wanted)

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.ledgers.lost_entries import LostRange
 from quire.copyable import CopyableError, remade
+from quire.distribution import pip_install
 
 Outcome = Literal["not_written", "unknown"]
 
@@ -257,7 +258,7 @@ class EncryptionUnavailableError(LedgerError):
     def __init__(self) -> None:
         super().__init__(
             "payloads cannot be encrypted or decrypted without the package cryptography: "
-            'pip install "quire[encryption]"'
+            f"{pip_install('encryption')}"
         )
 
 
@@ -322,6 +323,10 @@ class ChainExistsError(LedgerError):
 
 class LedgersCollectedError(LedgerError):
     """A ledger to publish is so old that garbage collection may have deleted it."""
+
+
+class ApplicationTakenError(LedgerError):
+    """Another query numbers the batches of an application in a chain: use another name."""
 
 
 class ClientClosedError(LedgerError):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from ledger_client.errors import (
+    ApplicationTakenError,
     ChainExistsError,
     ChainNotFoundError,
     ClientClosedError,
@@ -42,6 +43,7 @@ SAME_MEANING: Final[dict[type[MetadataError], type[LedgerError]]] = {
     metadata_errors.ClusterNotFoundError: ClusterNotFoundError,
     metadata_errors.ChainNotFoundError: ChainNotFoundError,
     metadata_errors.ChainExistsError: ChainExistsError,
+    metadata_errors.ApplicationTakenError: ApplicationTakenError,
     metadata_errors.LedgersCollectedError: LedgersCollectedError,
     metadata_errors.RestoreUnacceptedError: MetadataRefusedError,
 }

@@ -294,6 +294,17 @@ class LedgersCollectedError(MetadataError):
         self.ledger_id = ledger_id
 
 
+class ApplicationTakenError(MetadataError):
+    """An application's batches in a chain are numbered by another query."""
+
+    def __init__(self, chain: str, application: str, query: str, batch: int) -> None:
+        super().__init__(
+            f"application {application!r} of chain {chain!r} belongs to "
+            f"{f'query {query}' if query else 'jobs without a query'}, whose last batch is "
+            f"{batch}: nothing was published. Another query needs another name"
+        )
+
+
 class InvalidTopicNameError(MetadataError, ValueError):
     """Kafka's rules do not allow this topic name."""
 

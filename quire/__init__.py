@@ -6,6 +6,7 @@ Leaves the replication protocol to `ledger_client`, the storage node to `bookie`
 Lowest layer, which imports no other part of Quire but these:
 
 - `copyable`: errors that can be copied and pickled.
+- `distribution`: name and version of what pip installs.
 - `options`: how options are declared, and read from flags, files and variables.
 - `identity/`: certificates, logins and secrets, of clients and servers.
 - `tracing/`: spans of OpenTelemetry.

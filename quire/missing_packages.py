@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from quire.distribution import DISTRIBUTION
 from quire.errors import UsageError
 
 EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
@@ -43,7 +44,6 @@ NOUN_EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
     {"broker": "broker", "console": "console", "spark": "server,spark", "topic": "broker"}
 )
 """Extras that a noun needs as a whole; others need the one of the missing package."""
-_OWN: Final = "quire"
 
 
 class MissingPackageError(UsageError):
@@ -67,9 +67,9 @@ def missing_package(noun: str, error: ModuleNotFoundError) -> MissingPackageErro
 def install_command(extra: str) -> str:
     """Return the command that installs an extra beside this installation."""
     try:
-        distribution(_OWN)
+        distribution(DISTRIBUTION)
     except PackageNotFoundError:
         words = ["-e", f"{Path(__file__).parents[1]}[{extra}]"]
     else:
-        words = [f"{_OWN}[{extra}]"]
+        words = [f"{DISTRIBUTION}[{extra}]"]
     return shlex.join([sys.executable, "-m", "pip", "install", *words])

@@ -29,6 +29,17 @@ CLIENT_PREFIX: Final = "client."
 SHARED: Final = ("metadata", "password", "passwordFile", "path")
 SPARKS_OWN: Final = ("checkpointlocation", "query", "dbtable", "queryname", "mergeschema")
 """Options that Spark adds, or that users set for every source."""
+FILE_FORMATS: Final = (
+    "header",
+    "sep",
+    "delimiter",
+    "inferschema",
+    "multiline",
+    "nullvalue",
+    "quote",
+    "encoding",
+)
+"""Options of Spark's own CSV and JSON, which users set out of habit."""
 SIZE_MAX: Final = 2**63 - 1
 """Maximum of a size without a smaller limit, in bytes."""
 UNITS: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -66,6 +77,9 @@ class OptionReader:
         for name in self._values:
             if name in spelled or name.startswith(CLIENT_PREFIX) or name in SPARKS_OWN:
                 continue
+            if name in FILE_FORMATS:
+                why = "is one of Spark's file formats: an entry is no file, and has no header line"
+                raise OptionError(name, f"{why}. Remove it: payloadFormat parses what is read")
             near = difflib.get_close_matches(name, spelled, n=1)
             hint = f"did you mean {spelled[near[0]]!r}?" if near else f"there are {list(known)}"
             raise OptionError(name, f"unknown: {hint}")

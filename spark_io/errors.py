@@ -184,19 +184,35 @@ class CorruptPayloadError(SparkIoError, ValueError):
 
 
 class OldBatchError(SparkIoError):
-    """A later batch of the same application was published in a chain."""
+    """A later batch of the same application is in a chain or topic."""
 
-    def __init__(self, chain: str, application: str, batch: int, last: int) -> None:
+    def __init__(self, where: str, application: str, batch: int, last: int) -> None:
         super().__init__(
             f"batch {batch} of application {application!r} is older than batch {last}, the last "
-            f"one that was published in chain {chain!r}: nothing was published. Give this run a "
-            "number above it (txnVersion), or, for a stream with a new checkpoint, another "
-            "txnAppId"
+            f"one in {where}: nothing was written. Give this run a number above it (txnVersion), "
+            "or, for a stream with a new checkpoint, another txnAppId"
         )
-        self.chain = chain
-        self.application = application
-        self.batch = batch
-        self.last = last
+
+
+class OtherQueryError(SparkIoError):
+    """The name of an application belongs to another streaming query, or to batch jobs."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"{why}. A stream that begins with a new checkpoint is another query: give it another "
+            "txnAppId, or none, and startingOffsets where the old one ended"
+        )
+
+
+class NoQueryIdError(SparkIoError):
+    """Spark did not give the id of a streaming query."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark did not give the id of the streaming query, by which a batch that is run again "
+            "is known: nothing was written. Use PySpark 4.3, or write in foreachBatch with "
+            "txnAppId and txnVersion"
+        )
 
 
 class JavaNotFoundError(SparkIoError):

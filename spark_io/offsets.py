@@ -132,7 +132,7 @@ class MicroBatchLimits:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the limits is used up."""
+        """Whether the limits are used up."""
         return self.entries == 0 or self.size == 0
 
 
@@ -200,6 +200,10 @@ class FollowedSource(ABC):
     @abstractmethod
     def latest(self) -> Offset:
         """Return the end of what can be read now."""
+
+    def reported(self) -> Offset:
+        """Return the same for reports of progress, with what only these need."""
+        return self.latest()
 
     @abstractmethod
     def advance(self, start: Mapping[str, object], end: Offset, limits: MicroBatchLimits) -> Offset:

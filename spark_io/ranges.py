@@ -100,6 +100,11 @@ class PackedRanges:
             missing = len(self._ids) - 1 - len(self._tokens)
             self._tokens += [b""] * missing + [wanted.creation_token]
 
+    @property
+    def entry_count(self) -> int:
+        """Number of entries in all ranges."""
+        return sum(self._lasts) - sum(self._firsts) + len(self._ids)
+
     def __len__(self) -> int:
         return len(self._ids)
 

@@ -139,7 +139,7 @@ class StreamReader(RangeReader[OptionsT], DataSourceStreamReader, SupportsTrigge
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """Return the newest position, for progress reports."""
-        return self._followed().latest()
+        return self._followed().reported()
 
     @sentence_first()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -21,14 +21,14 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
 from ledger_client import ClientEvent, LedgerError, LedgerUnreadable, ReplicaDamaged
 from ledger_client.sync import LedgerClient
 from spark_io.common_options import ClientOptions
-from spark_io.errors import SparkIoError
+from spark_io.errors import NoQueryIdError, SparkIoError
 
 CLIENTS_MAX: Final = 8
 """Maximum number of clusters to which a process keeps connections of one kind."""
@@ -68,6 +68,23 @@ def query_id_of_task() -> str:
 
     context = TaskContext.get()
     return (context.getLocalProperty(QUERY_ID) or "") if context is not None else ""
+
+
+def query_id_of_job(of_tasks: Iterable[str]) -> str:
+    """Return the id of the streaming query whose foreachBatch runs a batch job, from those that the
+    tasks returned; empty for other jobs.
+    """
+    return next(filter(None, of_tasks), "")
+
+
+def query_id_of_stream(of_tasks: Iterable[str]) -> str:
+    """Return the id of a streaming query from those that the tasks returned. Raises
+    NoQueryIdError.
+    """
+    query_id = query_id_of_job(of_tasks)
+    if not query_id:
+        raise NoQueryIdError
+    return query_id
 
 
 class _Closeable(Protocol):

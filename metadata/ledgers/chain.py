@@ -6,7 +6,8 @@ A chain is a head and one link for each publication. A link names the ledgers th
 together: the ledgers of one batch of a Spark query, or the next ledger of a topic's partition.
 
 Invariants: links are numbered from 0 without gaps; links below the head's first index no longer
-belong to the chain; a batch of an application is linked at most once.
+belong to the chain; a batch of an application is linked at most once; one query numbers the batches
+of an application.
 
 Source: Spark design, "Writing: exactly once"; topics design, "The mapping".
 """
@@ -65,11 +66,15 @@ class ChainLink:
 
 @dataclass(frozen=True, slots=True)
 class AppliedBatch:
-    """Last linked batch of an application, and the index of its link."""
+    """Last linked batch of an application, the index of its link, and the query that alone may link
+    further ones.
+    """
 
     application: str
     batch: Count
     index: _Index
+    query: str = ""
+    """Identity of what numbers the batches; empty if the application has no other than its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from typing import Final
 
 from metadata.backoff import Backoff
 from metadata.errors import (
+    ApplicationTakenError,
     ChainNotFoundError,
     LedgersCollectedError,
     MetadataError,
@@ -75,6 +76,8 @@ class Publication:
     ledgers: tuple[LinkedLedger, ...]
     application: str = ""
     batch: int = NO_BATCH
+    query: str = ""
+    """Identity of the query that numbers the application's batches."""
     replaces: bool = False
     """Whether all earlier links are removed from the chain in the same step."""
 
@@ -144,9 +147,9 @@ class ChainStore:
         A batch that is not above the application's last one is linked already: then nothing is
         written. Repeats until the outcome is certain or the call is cancelled; a cancelled call may
         have been applied or may still be. Raises ChainNotFoundError, also for a chain that is
-        deleted during the call and created again; LedgersCollectedError when a ledger is gone or
-        may be; ValueTooLargeError; StoreUnavailableError when nothing was
-        written.
+        deleted during the call and created again; ApplicationTakenError when another query recorded
+        a batch of the application; LedgersCollectedError when a ledger is gone or may be;
+        ValueTooLargeError; StoreUnavailableError when nothing was written.
         """
         link = ChainLink(
             publication.ledgers,
@@ -171,11 +174,11 @@ class ChainStore:
                         )
                     tried_index = None
                 applied = await self._applied(name, link.application) if link.application else None
-                if applied is not None and applied[0].batch >= link.batch:
+                if applied is not None and _is_linked(name, applied[0], publication):
                     return Published(applied[0].index, is_new=False)
                 changed = head.with_link(link, replaces=publication.replaces), version
                 at = None if applied is None else applied[1]
-                operations = self._operations(name, changed, link, at)
+                operations = self._operations(name, changed, link, publication.query, at)
                 await self._require_ledgers(link)
                 outcome = await self._try(name, life, operations)
                 if outcome is _Outcome.APPLIED:
@@ -330,6 +333,7 @@ class ChainStore:
         name: str,
         changed: tuple[ChainHead, Version],
         link: ChainLink,
+        query: str,
         applied: Version | None,
     ) -> list[Operation]:
         """Return the operations of the multi that links: the head, the link, and the application's
@@ -344,7 +348,8 @@ class ChainStore:
         ]
         if link.application:
             path = chain_application_path(name, link.application)
-            value = APPLIED_CODEC.pack(path, AppliedBatch(link.application, link.batch, index))
+            batch = AppliedBatch(link.application, link.batch, index, query)
+            value = APPLIED_CODEC.pack(path, batch)
             operations.append(
                 Create(path, value) if applied is None else CompareAndSet(path, value, applied)
             )
@@ -394,3 +399,12 @@ class ChainStore:
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))
+
+
+def _is_linked(name: str, applied: AppliedBatch, wanted: Publication) -> bool:
+    """Return whether a batch is not above the application's last one. Raises
+    ApplicationTakenError.
+    """
+    if applied.query != wanted.query:
+        raise ApplicationTakenError(name, applied.application, applied.query, applied.batch)
+    return applied.batch >= wanted.batch

@@ -20,7 +20,6 @@ import tarfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -43,6 +42,7 @@ from metadata.store.uri import parse_metadata_uri
 from quire.cli.command_line import Noun, metadata_address
 from quire.cli.output import Output
 from quire.cli.progress import each_ledger
+from quire.distribution import build
 from quire.errors import CommandError, ExitCode, UsageError
 from quire.identity.client_file import ClientFile
 from quire.identity.errors import SecurityError
@@ -382,7 +382,7 @@ def environment(now_ms: int) -> dict[str, Json]:
     """Return what this machine is."""
     return {
         "time_ms": now_ms,
-        "quire": version("quire"),
+        "quire": build(),
         "python": sys.version,
         "system": platform.platform(),
         "machine": platform.machine(),

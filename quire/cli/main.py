@@ -113,9 +113,9 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(_help())
         return ExitCode.DONE if words else ExitCode.USAGE
     if words[0] == "--version":
-        from importlib.metadata import version
+        from quire.distribution import build
 
-        sys.stdout.write(f"quire {version('quire')}\n")
+        sys.stdout.write(f"quire {build()}\n")
         return ExitCode.DONE
     if words[0] not in NOUNS:
         sys.stderr.write(_unknown(words[0]))

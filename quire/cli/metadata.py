@@ -33,6 +33,7 @@ from metadata.topics.topic import TOPIC_CODEC
 from quire.cli.command_line import metadata_address, require_consent
 from quire.cli.output import Output
 from quire.cli.progress import Progress, each_ledger
+from quire.distribution import build
 from quire.errors import ExitCode, UsageError
 from quire.identity.client_file import zookeeper_access_of
 from quire.identity.zookeeper_access import check_user, digest_identity, read_password
@@ -42,7 +43,6 @@ from quire.operate.assessment import record_findings
 from quire.operate.fields import Json, Row
 from quire.operate.findings import Finding
 from quire.operate.held_ledgers import deleted_ledgers, find_ledger, held_by, holding_of
-from quire.server.process import build
 
 NEXT_STEP = (
     "Nothing is removed that this metadata does not know. Start the bookies, run `quire metadata "

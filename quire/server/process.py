@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from importlib import metadata as distributions
 from typing import Final, TypeVar
 
 from quire.server.descriptors import ConnectionRefuser
@@ -145,14 +144,6 @@ def print_ready(line: Mapping[str, object]) -> None:
 def wall_clock_ms() -> int:
     """Return the time of day, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
-
-
-def build() -> str:
-    """Return the installed version of Quire."""
-    try:
-        return distributions.version("quire")
-    except distributions.PackageNotFoundError:
-        return "unknown"
 
 
 def _stopping_event(*, with_parent: bool) -> asyncio.Event:

@@ -1,7 +1,7 @@
 """Export of spans by OpenTelemetry's packages, as their standard variables say.
 
-Leaves what is recorded to `spans`. The packages come with `quire[otel]`, and are imported only when
-tracing is turned on.
+Leaves what is recorded to `spans`. The packages come with the extra `otel`, and are imported only
+when tracing is turned on.
 
 Format: OTLP over HTTP, to OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT.
 OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER and the rest are those of
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from quire.distribution import pip_install
 from quire.tracing.spans import Attributes, Sink, SpanKind, send_to
 
 if TYPE_CHECKING:
@@ -135,6 +136,6 @@ def _provider(variables: Mapping[str, str], kind: str) -> "SdkTracerProvider":
 
 def _missing(error: ImportError) -> TracingError:
     return TracingError(
-        f"traces need packages that are not installed ({error.name}): pip install 'quire[otel]', "
+        f"traces need packages that are not installed ({error.name}): {pip_install('otel')}, "
         f"or unset {' and '.join(ENDPOINTS)}"
     )

@@ -41,6 +41,7 @@ from spark_io.ledgers.positions import (
     advance_ledgers,
     chain_parts,
     end_of_chain,
+    entries_between,
     identities_of,
     ledger_offsets_of,
 )
@@ -328,6 +329,8 @@ class FollowedLinks(_Followed):
         self.chain_token = token = self._chain.info.creation_token
         self._check = _check("chain", {self._name: token.hex()}, options)
         self._links: dict[int, LinkRanges] = {}
+        self._reached: ChainPosition | None = None
+        """End of the newest micro-batch."""
 
     def earliest(self) -> Offset:
         """Return the chain's first link as of now."""
@@ -340,6 +343,19 @@ class FollowedLinks(_Followed):
         info = self._info()
         return self._stored(end_of_chain(self._last_links(info), info.next_index))
 
+    def reported(self) -> Offset:
+        """Return the position after the last link with the number of entries up to it, unless the
+        query is too far behind to read the links between.
+        """
+        latest = self.latest()
+        end, _ = self._position(latest)
+        at = self._reached
+        if at is None or end.link > at.link + LINKS_PER_BATCH_MAX:
+            return latest
+        links = self._read(max(at.link, self._info().first_index), end)
+        count = (at.entries or 0) + entries_between(links, at, end)
+        return self._stored(replace(end, entries=count))
+
     def checked(self, stored: Mapping[str, object]) -> Offset:
         """Return the position. Raises OffsetError, OptionError."""
         positions, recorded = separated(stored)
@@ -348,18 +364,24 @@ class FollowedLinks(_Followed):
         return self._stored(position)
 
     def advance(self, start: Mapping[str, object], end: Offset, limits: MicroBatchLimits) -> Offset:
-        """Take links in order until the limits is used up, never past an open ledger of any
+        """Take links in order until the limits are used up, never past an open ledger of any
         link, because it may grow.
         """
+        self._reached = self._advance(start, end, limits)
+        return self._stored(self._reached)
+
+    def _advance(
+        self, start: Mapping[str, object], end: Offset, limits: MicroBatchLimits
+    ) -> ChainPosition:
         begin, _ = self._position(start)
         stop, _ = self._position(end)
         stop = min(stop, ChainPosition(begin.link + LINKS_PER_BATCH_MAX))
         if stop <= begin:
-            return self._stored(begin)
+            return begin
         links = self._read(self._not_trimmed(begin).link, stop)
         self._drop_below(begin.link)
         stop = max(begin, min(stop, end_of_chain(links, stop.link + 1, begin)))
-        return self._stored(advance_chain(links, begin, stop, limits))
+        return advance_chain(links, begin, stop, limits)
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
         """Return the ranges of all ledgers between two positions."""

@@ -122,7 +122,7 @@ class Selection:
 class Bounds:
     """Limits of a batch query. An end is exclusive; None means no limit."""
 
-    first_link: int = 0
+    first_link: int | None = None
     end_link: int | None = None
     first_ms: int | None = None
     end_ms: int | None = None
@@ -135,7 +135,7 @@ class Bounds:
     def of(cls, given: OptionReader) -> "Bounds":
         """Check the options. Raises OptionError."""
         bounds = cls(
-            first_link=given.natural("startingLink") or 0,
+            first_link=given.natural("startingLink"),
             end_link=given.natural("endingLink"),
             first_ms=_time(given, "startingTime"),
             end_ms=_time(given, "endingTime"),
@@ -143,10 +143,10 @@ class Bounds:
             end_entry=given.natural("endingEntry"),
             fragments=_fragments(given),
         )
-        has_links = bounds.first_link > 0 or bounds.end_link is not None
+        has_links = bounds.first_link is not None or bounds.end_link is not None
         if has_links and not given.text("chain"):
             raise OptionError("startingLink", "startingLink and endingLink need the option chain")
-        _require_order("Link", bounds.first_link, bounds.end_link)
+        _require_order("Link", bounds.first_link or 0, bounds.end_link)
         _require_order("Time", bounds.first_ms or 0, bounds.end_ms)
         _require_order("Entry", bounds.first_entry, bounds.end_entry)
         return bounds
@@ -155,6 +155,26 @@ class Bounds:
         """Return whether a time is within the bounds."""
         is_late_enough = self.first_ms is None or time_ms >= self.first_ms
         return is_late_enough and (self.end_ms is None or time_ms < self.end_ms)
+
+    def names_trimmed(self, first_index: int, published_ms: int | None) -> str:
+        """Return which links below the first one of a chain the query names, or may name by a time;
+        empty if none. `published_ms` is when the first one was published; None if there is none.
+
+        A query without a start begins at the first link, unless it ends before that.
+        """
+        end = first_index if self.end_link is None else min(self.end_link, first_index)
+        if self.first_link is None and end < first_index:
+            first = 0
+        else:
+            first = first_index if self.first_link is None else self.first_link
+        if first < end:
+            return f"links {first} to {end - 1}"
+        if first_index == 0 or self.first_link is not None or self.end_link == 0:
+            return ""
+        begin_ms = self.end_ms if self.first_ms is None else self.first_ms + 1
+        if begin_ms is None or (published_ms is not None and published_ms < begin_ms):
+            return ""
+        return f"links below {first_index} that may be within startingTime and endingTime"
 
     def wants(self, entry_id: int) -> bool:
         """Return whether an entry is before the end of the entries to read."""
@@ -375,6 +395,8 @@ def _quorum(given: OptionReader) -> Quorum:
         write = given.positive("writeQuorum") or min(3, ensemble)
         ack = given.positive("ackQuorum") or write // 2 + 1
         return Quorum(ensemble=ensemble, write=write, ack=ack)
+    except OptionError:
+        raise
     except ValueError as error:
         raise OptionError("ensemble", str(error)) from error
 

@@ -5,7 +5,8 @@ Leaves the ends of ledgers to `selecting` and `following`. Pure.
 Format of an offset, a JSON object. Named ledgers: {"17": 5, "18": 0}, the next entry of each. A
 chain: {"link": 3, "ledger": 0, "entry": 12}, the number of the link, the place of the ledger within
 the link, and the next entry. After the last link, the offset is the next link's number, ledger 0,
-entry 0. The stored offset has the identities of the ledgers or of the chain too
+entry 0. With "entries" it also counts the entries of the chain from the start of the query on, for
+reports of its progress. The stored offset has the identities of the ledgers or of the chain too
 (`spark_io.offsets`).
 
 Invariants: an end is exclusive; a position never goes back; every entry between two positions is
@@ -16,7 +17,8 @@ Source: Spark design, "Reading".
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from spark_io.common_options import EARLIEST, LATEST
 from spark_io.errors import OffsetError, OptionError
@@ -28,8 +30,10 @@ from spark_io.offsets import (
     separated,
     shares,
 )
-from spark_io.ranges import EntryRange, LinkRanges
+from spark_io.ranges import EntryRange, LinkRanges, PackedRanges
 
+COUNT: Final = "entries"
+"""Name of the number of entries in the position of a chain."""
 LedgerOffsets = dict[int, int]
 """Next entry of each named ledger."""
 
@@ -41,15 +45,19 @@ class ChainPosition:
     link: int
     ledger: int = 0
     entry: int = 0
+    entries: int | None = field(default=None, compare=False)
+    """Number of entries between the start of the query and the position, if they were counted."""
 
     def as_json(self) -> dict[str, int]:
         """Return the stored form."""
-        return {"link": self.link, "ledger": self.ledger, "entry": self.entry}
+        place = {"link": self.link, "ledger": self.ledger, "entry": self.entry}
+        return place if self.entries is None else place | {COUNT: self.entries}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, object]) -> "ChainPosition":
         """Parse the stored form. Raises OffsetError."""
-        values = [stored.get(name) for name in ("link", "ledger", "entry")]
+        names = ["link", "ledger", "entry", *([COUNT] if COUNT in stored else [])]
+        values = [stored.get(name) for name in names]
         if len(stored) != len(values) or not all(_is_natural(value) for value in values):
             example = json.dumps(ChainPosition(0).as_json())
             raise OffsetError(f"{json.dumps(stored)} is not an offset of a chain such as {example}")
@@ -163,20 +171,34 @@ def advance_chain(
     end: ChainPosition,
     limits: MicroBatchLimits,
 ) -> ChainPosition:
-    """Return the end of a micro-batch of a chain: `end`, or earlier if the limits is used up."""
-    at = start
+    """Return the end of a micro-batch of a chain: `end`, or earlier if there are entries before it
+    for which the limits have no room.
+    """
+    count = start.entries or 0
     for part in chain_parts(links, start, end):
         piece = part.ledger.part(part.first, part.end)
         if piece.count <= 0:
             continue
-        room = limits.entries_of(piece.entry_bytes)
-        if piece.count > room:
-            return replace(part.place, entry=piece.first + int(room))
+        room = 0.0 if limits.is_used_up else limits.entries_of(piece.entry_bytes)
+        taken = int(min(room, piece.count))
+        count += taken
+        if taken < piece.count:
+            return replace(part.place, entry=piece.first + taken, entries=count)
         limits = limits.without(piece.count, piece.entry_bytes)
-        at = replace(part.place, entry=piece.last + 1)
-        if limits.is_used_up:
-            return at
-    return max(at, end)
+    return start if end <= start else replace(end, entries=count)
+
+
+def entries_between(links: Sequence[LinkRanges], start: ChainPosition, end: ChainPosition) -> int:
+    """Return the number of entries from one position of a chain up to, not including, another."""
+    count = 0
+    for link in links:
+        here, behind = ChainPosition(link.index), ChainPosition(link.index + 1)
+        if isinstance(link.ledgers, PackedRanges) and start <= here and behind <= end:
+            count += link.ledgers.entry_count
+            continue
+        for part in chain_parts([link], start, end):
+            count += max(0, part.ledger.part(part.first, part.end).count)
+    return count
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,26 +84,25 @@ def find_ledgers(
     """
     if selection.chain:
         info = client.chain(selection.chain).info()
-        if 0 < bounds.first_link < info.first_index:
-            text = (
-                f"chain {selection.chain!r} begins at link {info.first_index} now, but "
-                f"startingLink is {bounds.first_link}: the links between were trimmed or replaced"
-            )
-            if fail_on_data_loss:
-                raise ChainTrimmedError(text)
-            _log.warning("%s; they are left out", text)
         end = info.next_index if bounds.end_link is None else bounds.end_link
         links = read_links(
             client,
             replace(
                 info,
-                first_index=max(info.first_index, bounds.first_link),
+                first_index=max(info.first_index, bounds.first_link or 0),
                 next_index=min(info.next_index, end),
             ),
             password,
             fail_on_data_loss=fail_on_data_loss,
             remembered=None if remember_for is None else remembered_links(remember_for, info),
         )
+        published_ms = links[0].published_ms if links else None
+        if trimmed := bounds.names_trimmed(info.first_index, published_ms):
+            text = f"chain {selection.chain!r} begins at link {info.first_index} now"
+            text = f"{text}: {trimmed} were trimmed or replaced"
+            if fail_on_data_loss:
+                raise ChainTrimmedError(text)
+            _log.warning("%s; they are left out", text)
         ledgers = [link.ledgers for link in links if bounds.is_within_time(link.published_ms)]
         return SelectedLedgers(ledgers, info.creation_token)
     infos: Iterator[LedgerInfo]

@@ -6,8 +6,12 @@ Each attempt of each task writes separate ledgers and closes them. The driver pu
 of the attempts that Spark chose, all in one step together with (application, batch). Ledgers that
 were never published are collected after a grace period (`quire chain collect`).
 
+The name of an application belongs to the streaming query that published its first batch. Another
+query, also the same program with a new checkpoint, has other rows under the same numbers: its
+batches are refused.
+
 Invariants: a batch is published at most once, however often it is run; a ledger that may have been
-published is never deleted.
+published is never deleted; no rows are left out because another query published their number.
 
 Source: Spark design, "Writing: exactly once".
 """
@@ -27,12 +31,18 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ledger_client import LedgerError
+from ledger_client import ApplicationTakenError, LedgerError
 from metadata.ledgers.chain import LinkedLedger
 from spark_io.common_options import require_number
-from spark_io.errors import OldBatchError, SchemaError
+from spark_io.errors import OldBatchError, OtherQueryError, SchemaError
 from spark_io.ledgers.options import WriteOptions, keys_to_write
-from spark_io.workers import client_of, query_id_of_task, sentence_first
+from spark_io.workers import (
+    client_of,
+    query_id_of_job,
+    query_id_of_stream,
+    query_id_of_task,
+    sentence_first,
+)
 
 PUBLISH_TIMEOUT_S: Final = 120.0
 
@@ -48,7 +58,8 @@ class WrittenLedgers(WriterCommitMessage):
     """Number of the chain's next link before the task wrote."""
     chain_token: bytes
     """Identity of the chain that the number belongs to."""
-    query_id: str = ""
+    query_id: str
+    """Id of the streaming query; empty in a batch job."""
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> WrittenLedgers:
@@ -83,24 +94,30 @@ def publish(
     *,
     application: str,
     batch: int | None,
+    query_id: str,
     replaces: bool,
 ) -> None:
     """Publish the ledgers of the tasks; publish nothing if this batch was published before.
 
-    Raises OldBatchError if a later batch was.
+    Raises OldBatchError if a later batch was, OtherQueryError if another query numbers the batches
+    of the application.
     """
     written = _written(messages)
     chain = client_of(options.client).chain(options.chain)
     ledgers = [ledger for written_ledgers in written for ledger in written_ledgers.ledgers]
     if not ledgers and not replaces:
         return
-    done = chain.publish(
-        ledgers,
-        application=application,
-        batch=batch,
-        replaces=replaces,
-        timeout=PUBLISH_TIMEOUT_S,
-    )
+    try:
+        done = chain.publish(
+            ledgers,
+            application=application,
+            batch=batch,
+            query=query_id,
+            replaces=replaces,
+            timeout=PUBLISH_TIMEOUT_S,
+        )
+    except ApplicationTakenError as error:
+        raise OtherQueryError(str(error)) from error
     if not done.is_new:
         _withdraw(written, options)
         assert batch is not None, "only numbered batches are compared"
@@ -117,7 +134,7 @@ def require_newest(options: WriteOptions, application: str, batch: int) -> None:
     """Raise OldBatchError if a later batch of the application was published."""
     last = client_of(options.client).chain(options.chain).last_batch(application)
     if last is not None and last > batch:
-        raise OldBatchError(options.chain, application, batch, last)
+        raise OldBatchError(f"chain {options.chain!r}", application, batch, last)
 
 
 def withdraw(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> None:
@@ -159,6 +176,7 @@ class LedgerBatchWriter(DataSourceArrowWriter):
             options,
             application=options.application,
             batch=options.batch,
+            query_id=query_id_of_job(task.query_id for task in _written(messages)),
             replaces=self._overwrite,
         )
 
@@ -182,13 +200,13 @@ class LedgerStreamWriter(DataSourceStreamArrowWriter):
     @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the micro-batch unless an earlier attempt did."""
-        written = _written(messages)
-        application = self._options.application or next((row.query_id for row in written), "")
+        query_id = query_id_of_stream(task.query_id for task in _written(messages))
         publish(
             messages,
             self._options,
-            application=application,
-            batch=batchId if application else None,
+            application=self._options.application or query_id,
+            batch=batchId,
+            query_id=query_id,
             replaces=self._overwrite,
         )
 

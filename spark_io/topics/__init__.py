@@ -9,5 +9,6 @@
 - `offsets`: arithmetic of offsets.
 - `reading`: ranges of records in a task, as Arrow batches.
 - `rows`: records out of batches, and into Arrow batches.
+- `producer`: the stock producer, for each record that Kafka stores.
 - `write`: rows into topics, through brokers, at least once or exactly once.
 """

@@ -31,8 +31,7 @@ from spark_io.errors import OptionError
 TOPICS_MAX: Final = 1_000
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
-COMPRESSIONS: Final = ("none", "gzip")
-"""Compression types that the producer supports without further packages."""
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 READING: Final = (
     "topic",
     "startingOffsets",

@@ -1,7 +1,7 @@
 """Appends of a DataFrame's rows to topics, through the brokers that lead the partitions.
 
-Leaves the protocol to kafka-python's producer, and order, durability and transactions to the
-brokers.
+Leaves the protocol to kafka-python's producer (`topics.producer`), and order, durability and
+transactions to the brokers.
 
 At least once: each task has a separate idempotent producer: its retries store nothing twice. But a
 task that Spark runs again has another producer, and the rows of an earlier attempt stay. So rows
@@ -14,7 +14,8 @@ transaction, which also commits the batch's number as an offset of a consumer gr
 group are named after the application: the streaming query, or the job. Before it appends, the
 driver starts its producer. That fences a driver that still runs, and ends a transaction that it
 left. Then the driver reads the group's offset: a batch whose number is recorded is not appended
-again.
+again. The offset's metadata is the id of the streaming query: the batches of another one are
+refused.
 
 Invariants: a task succeeds only once all of its rows are committed, by the in-sync replicas or the
 quorum of the topic; the number of unacknowledged rows is limited. With exactlyOnce the rows of a
@@ -26,13 +27,12 @@ Source: Spark design, "Writing: exactly once"; decision 0017; KIP-98; KIP-129.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import pyarrow as pa
@@ -53,7 +53,8 @@ from spark_io.common_options import require_number
 from spark_io.errors import (
     AppendError,
     NoBrokerError,
-    OptionError,
+    OldBatchError,
+    OtherQueryError,
     SchemaError,
     TooManyRowsError,
     TransactionError,
@@ -61,21 +62,15 @@ from spark_io.errors import (
 )
 from spark_io.topics.access import TopicServices, access_of
 from spark_io.topics.options import TopicWriteOptions
-from spark_io.workers import query_id_of_task, sentence_first
+from spark_io.topics.producer import Headers, OutRow, Sending, producer_of
+from spark_io.workers import (
+    query_id_of_job,
+    query_id_of_stream,
+    query_id_of_task,
+    sentence_first,
+)
 
-if TYPE_CHECKING:
-    from kafka.producer.future import FutureRecordMetadata
-
-
-UNACKNOWLEDGED_BYTES_MAX: Final = 32 * 1024 * 1024
-BATCH_BYTES: Final = 256 * 1024
-LINGER_MS: Final = 5
-DELIVERY_TIMEOUT_MS: Final = 120_000
-REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Maximum size of a producer's request, in bytes; the broker limits the size of records."""
 PREPARING_TIMEOUT_S: Final = 60.0
-ROW_BYTES: Final = 64
-"""Size that a row counts in addition to its key and value, in bytes."""
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum size of a batch's rows, in bytes: the driver's processes hold them in memory."""
 TRANSACTION_TIMEOUT_MS: Final = 120_000
@@ -85,13 +80,6 @@ RECORD_TIMEOUT_MS: Final = 30_000
 """Time to wait for the recorded number of the last batch, in milliseconds."""
 PREFIX: Final = "spark."
 """Start of the names of transactions and of consumer groups."""
-Headers = list[tuple[str, bytes]]
-
-
-OutRow = tuple[str, bytes | None, bytes | None, int | None, Headers]
-"""Topic, key, value, partition (None: chosen by the key), headers."""
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -216,68 +204,7 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[Out
     ):
         if not (named or topic):
             raise SchemaError("a row names no topic, and the option topic is not given")
-        if key is None and value is None:
-            raise SchemaError("a row has neither key nor value: at least one is required")
         yield named or topic, key, value, partition, _headers_of(listed)
-
-
-class Sending:
-    """Sender of rows, with a limit on unacknowledged ones."""
-
-    def __init__(self, producer: KafkaProducer) -> None:
-        self._producer = producer
-        self._sent: deque[tuple[FutureRecordMetadata, int]] = deque()
-        self._bytes = 0
-
-    def send(self, row: OutRow) -> None:
-        """Send one row, once there is room."""
-        topic, key, value, partition, headers = row
-        size = ROW_BYTES + len(key or b"") + len(value or b"")
-        while self._sent and self._bytes + size > UNACKNOWLEDGED_BYTES_MAX:
-            self._wait_for_first()
-        future = self._producer.send(topic, value, key, headers, partition)
-        self._sent.append((future, size))
-        self._bytes += size
-
-    def wait_for_all(self) -> None:
-        """Return once all rows are committed."""
-        self._producer.flush()
-        while self._sent:
-            self._wait_for_first()
-
-    def close(self) -> None:
-        """Close the producer without waiting."""
-        self._producer.close(timeout=0)
-
-    def _wait_for_first(self) -> None:
-        future, size = self._sent.popleft()
-        future.get(timeout=DELIVERY_TIMEOUT_MS / 1000)
-        self._bytes -= size
-
-
-def producer_of(
-    options: TopicWriteOptions,
-    servers: Sequence[str],
-    *,
-    transactional_id: str | None = None,
-    transaction_timeout_ms: int = DELIVERY_TIMEOUT_MS,
-) -> KafkaProducer:
-    """Return a producer for rows; with an id it appends in transactions."""
-    return KafkaProducer(
-        bootstrap_servers=list(servers),
-        enable_idempotence=True,
-        acks="all",
-        compression_type=None if options.compression == "none" else options.compression,
-        batch_size=BATCH_BYTES,
-        linger_ms=LINGER_MS,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-        max_request_size=REQUEST_BYTES_MAX,
-        allow_auto_create_topics=False,
-        metrics_enabled=False,
-        transactional_id=transactional_id,
-        transaction_timeout_ms=transaction_timeout_ms,
-        **kafka_settings(identity_of(options.client.metadata)),
-    )
 
 
 def _addresses(directory: BrokerDirectory, listener: str) -> tuple[str, ...]:
@@ -297,11 +224,11 @@ def _payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
 
 
 def _headers_of(rows: list[dict[str, object]] | None) -> Headers:
-    headers: Headers = []
+    headers: list[tuple[str, bytes | None]] = []
     for row in rows or ():
         name, content = row["key"], row["value"]
-        if not isinstance(name, str) or not isinstance(content, bytes):
-            raise SchemaError("a header has no key or no value: the producer needs both")
+        if not isinstance(name, str) or not isinstance(content, bytes | None):
+            raise SchemaError("a header has no key: Kafka needs one")
         headers.append((name, content))
     return headers
 
@@ -320,6 +247,8 @@ class BatchName:
 
     application: str
     batch: int
+    query_id: str
+    """Id of the streaming query that numbers the batches; empty for jobs."""
 
     @property
     def group(self) -> str:
@@ -354,7 +283,7 @@ def append_once(
     name: BatchName,
 ) -> None:
     """Append the rows of all tasks, in the order of the tasks, unless this batch was appended
-    before. Raises TransactionError, TooManyRowsError.
+    before. Raises TransactionError, TooManyRowsError, OldBatchError, OtherQueryError.
     """
     streams = [rows.stream for rows in held if rows.stream]
     _require_room(sum(map(len, streams)))
@@ -394,15 +323,12 @@ def _append(
 ) -> None:
     producer.init_transactions()
     place = TopicPartition(options.topic, 0)
-    last = _recorded(place, options, servers, name)
-    if last >= name.batch:
+    if is_appended(_recorded(place, options, servers, name), name, options.topic):
         _log.warning(
-            "topic %r: batch %d of application %r is not after batch %d, the last one that was "
-            "appended: nothing was appended now",
+            "topic %r: batch %d of application %r was appended before: nothing was appended now",
             options.topic,
             name.batch,
             name.application,
-            last,
         )
         return
     producer.begin_transaction()
@@ -412,7 +338,7 @@ def _append(
             for row in rows_of(batch, columns, options.topic):
                 sending.send(row)
         sending.wait_for_all()
-        done = OffsetAndMetadata(name.batch, f"batch {name.batch}", -1)
+        done = OffsetAndMetadata(name.batch, name.query_id, -1)
         producer.send_offsets_to_transaction({place: done}, name.group)
     except KafkaError:
         with suppress(KafkaError):  # readers wait for an open transaction
@@ -423,8 +349,8 @@ def _append(
 
 def _recorded(
     place: TopicPartition, options: TopicWriteOptions, servers: Sequence[str], name: BatchName
-) -> int:
-    """Return the number of the last appended batch; -1 if none is recorded."""
+) -> OffsetAndMetadata | None:
+    """Return the number of the last appended batch, with the id of its query."""
     consumer = KafkaConsumer(
         bootstrap_servers=list(servers),
         group_id=name.group,
@@ -433,10 +359,26 @@ def _recorded(
         **kafka_settings(identity_of(options.client.metadata)),
     )
     try:
-        offset = consumer.committed(place, timeout_ms=RECORD_TIMEOUT_MS)
+        return consumer.committed(place, metadata=True, timeout_ms=RECORD_TIMEOUT_MS)
     finally:
         consumer.close(autocommit=False)
-    return -1 if offset is None else int(offset)
+
+
+def is_appended(last: OffsetAndMetadata | None, name: BatchName, topic: str) -> bool:
+    """Return whether a batch is the last one that was appended. Raises OldBatchError,
+    OtherQueryError.
+    """
+    if last is None:
+        return False
+    if last.metadata != name.query_id:
+        owner = f"query {last.metadata}" if last.metadata else "jobs without a query"
+        raise OtherQueryError(
+            f"application {name.application!r} of topic {topic!r} belongs to {owner}, whose last "
+            f"batch is {last.offset}: nothing was appended"
+        )
+    if last.offset > name.batch:
+        raise OldBatchError(f"topic {topic!r}", name.application, name.batch, last.offset)
+    return bool(last.offset == name.batch)
 
 
 def _batches(streams: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
@@ -470,12 +412,14 @@ class OnceBatchWriter(_OnceWriter, DataSourceArrowWriter):
         super().__init__(options, columns, servers)
         require_number(options.application, options.batch)
         once = str(UUID(bytes=Random().randbytes(16), version=4))
-        self._name = BatchName(options.application or once, options.batch or 0)
+        self._application = options.application or once
 
     @sentence_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Append the job's rows unless an earlier run with this number did."""
-        self._append(_held(messages), self._name)
+        held = _held(messages)
+        query_id = query_id_of_job(task.query_id for task in held)
+        self._append(held, BatchName(self._application, self._options.batch or 0, query_id))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: tasks append nothing, and the driver aborts its transaction itself."""
@@ -488,11 +432,9 @@ class OnceStreamWriter(_OnceWriter, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Append the micro-batch unless an earlier attempt did."""
         held = _held(messages)
-        application = self._options.application or next((rows.query_id for rows in held), "")
-        if held and not application:
-            why = "missing: Spark did not give the id of the streaming query"
-            raise OptionError("txnAppId", why)
-        self._append(held, BatchName(application, batchId))
+        query_id = query_id_of_stream(task.query_id for task in held)
+        application = self._options.application or query_id
+        self._append(held, BatchName(application, batchId, query_id))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Do nothing: tasks append nothing, and the driver aborts its transaction itself."""

@@ -62,7 +62,7 @@ def make_environment(directory: Path, wheel: Path, extras: str = "", python: str
     subprocess.run([python or sys.executable, "-m", "venv", str(directory)], check=True)
     made = directory / "bin" / "python"
     pip = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    wanted = f"quire[{extras}] @ {wheel.as_uri()}" if extras else str(wheel)
+    wanted = f"quire-ledger[{extras}] @ {wheel.as_uri()}" if extras else str(wheel)
     done = subprocess.run([*pip, wanted], capture_output=True, text=True, check=False)
     if NO_INDEX in done.stderr:
         pytest.skip(f"no index has the packages of {wanted}")

@@ -54,11 +54,11 @@ def test_every_verb_runs_or_says_which_extra_it_needs(python: Path) -> None:
             status, remarks = found[act]
             assert status == 2, (act, remarks)
             assert "which is not installed" in remarks
-            assert f"{python} -m pip install 'quire[{extra}]'" in remarks
+            assert f"{python} -m pip install 'quire-ledger[{extra}]'" in remarks
 
 
 def test_the_hint_of_a_missing_extra_keeps_the_installed_release(python: Path) -> None:
-    done = run(python, str(python), "-m", "pip", "install", "--no-deps", "quire[server]")
+    done = run(python, str(python), "-m", "pip", "install", "--no-deps", "quire-ledger[server]")
     assert done.returncode == 0, done.stderr
     assert "already satisfied" in done.stdout
 

@@ -57,7 +57,7 @@ def test_the_page_on_two_workers_that_have_only_the_archive(
         with standalone_spark(tmp_path) as master:
             done = run_page(tmp_path, master, own_cluster.metadata, wheels)
     if NO_INDEX in done.stderr:
-        pytest.skip("no index has the packages of quire[spark-worker]")
+        pytest.skip("no index has the packages of quire-ledger[spark-worker]")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "entries: 10000" in done.stdout
     assert "findings: []" in done.stdout

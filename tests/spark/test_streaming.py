@@ -221,12 +221,20 @@ def test_a_stream_into_a_chain_is_written_once(
     assert len({link.application for link in links}) == 1
 
 
-def test_a_stream_with_the_name_of_another_one_is_refused_at_its_older_batch(
-    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_stream_with_the_name_of_another_one_is_refused(
+    spark: SparkSession,
+    cluster: RunningCluster,
+    client: LedgerClient,
+    chain: str,
+    tmp_path: Path,
+    batches: int,
 ) -> None:
+    """The same program with a new checkpoint has other rows under the numbers that it has."""
     source = f"{chain}-source"
     told = publish(client, source, 30)
-    frame = stream(spark, cluster, chain=source, maxEntriesPerTrigger=20).select("data")
+    most = len(told) // batches
+    frame = stream(spark, cluster, chain=source, maxEntriesPerTrigger=most).select("data")
 
     def run(checkpoint: str, **options: str) -> None:
         writing = frame.writeStream.format("ledger").option("metadata", cluster.metadata)
@@ -237,22 +245,35 @@ def test_a_stream_with_the_name_of_another_one_is_refused_at_its_older_batch(
         return stored.option("chain", chain).load().count()
 
     stored = spark.read.format("ledger").option("metadata", cluster.metadata)
-    run("first", txnAppId="nightly")  # its batches are 0 and 1
-    sentence = r"batch 0 of application 'nightly' is older than batch 1.*another txnAppId"
-    with pytest.raises(StreamingQueryException, match=sentence):
+    run("first", txnAppId="nightly")
+    with pytest.raises(StreamingQueryException, match=r"belongs to query .*another txnAppId"):
         run("second", txnAppId="nightly")
     assert count() == len(told), "nothing was published"
     assert client.chain(chain).collect(grace_s=0) == 0, "its ledgers were deleted"
     run("second", txnAppId="other")
     assert count() == 2 * len(told)
+    publish(client, source, 5)
+    run("first", txnAppId="nightly")
+    assert count() == 2 * len(told) + 5
 
 
-def test_a_batch_of_foreach_batch_is_refused_before_it_writes_if_it_is_older(
-    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [(1, r"belongs to query .*another txnAppId"), (2, r"batch 0 .*is older than batch 1")],
+)
+def test_a_batch_of_foreach_batch_of_another_query_is_refused(
+    spark: SparkSession,
+    cluster: RunningCluster,
+    client: LedgerClient,
+    chain: str,
+    tmp_path: Path,
+    batches: int,
+    said: str,
 ) -> None:
+    """An older one is refused before it writes."""
     source = f"{chain}-source"
-    publish(client, source, 30)
-    frame = stream(spark, cluster, chain=source, maxEntriesPerTrigger=20).select("data")
+    most = len(publish(client, source, 30)) // batches
+    frame = stream(spark, cluster, chain=source, maxEntriesPerTrigger=most).select("data")
 
     def append(batch: DataFrame, number: int) -> None:
         writer = batch.write.format("ledger").option("metadata", cluster.metadata).mode("append")
@@ -264,10 +285,10 @@ def test_a_batch_of_foreach_batch_is_refused_before_it_writes_if_it_is_older(
         finish(writing.option("checkpointLocation", str(tmp_path / checkpoint)).start())
 
     run("first")
-    with pytest.raises(StreamingQueryException, match=r"batch 0 .*is older than batch 1"):
+    with pytest.raises(StreamingQueryException, match=said):
         run("second")
-    assert client.chain(chain).last_batch("nightly") == 1
-    assert client.chain(chain).info().next_index == 2
+    assert client.chain(chain).last_batch("nightly") == batches - 1
+    assert client.chain(chain).info().next_index == batches
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,15 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[attr-defined]
 from pyspark import TaskContext
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from spark_io.errors import OldBatchError, OtherQueryError
 from spark_io.topics.options import TopicWriteOptions
 from spark_io.topics.write import BatchName, Columns, append_once, hold_rows
 from tests.spark.conftest import RunningCluster
+from tests.spark.streams import finish, stream
 
 SEEN_ATTEMPTS = 20
 
@@ -62,7 +64,8 @@ def test_a_job_with_a_number_is_appended_once(
     append(spark.range(100), served_cluster, topic, **numbered, txnVersion=0)
     append(spark.range(100), served_cluster, topic, **numbered, txnVersion=0)
     append(spark.range(100, 150), served_cluster, topic, **numbered, txnVersion=1)
-    append(spark.range(100), served_cluster, topic, **numbered, txnVersion=0)
+    with pytest.raises(Exception, match=r"batch 0 .*is older than batch 1"):
+        append(spark.range(100), served_cluster, topic, **numbered, txnVersion=0)
     append(spark.range(150, 160), served_cluster, topic, exactlyOnce=True)
     assert values(spark, served_cluster, topic, 160) == list(range(160))
     with pytest.raises(AnalysisException, match="must number its runs"):
@@ -77,13 +80,16 @@ def test_a_run_that_appends_nothing_is_a_warning(
     held = [hold_rows([pa.record_batch({"value": [b"a"]})], options, columns)]
     name, servers = f"nightly-{uuid.uuid4()}", (address(served_cluster),)
     with caplog.at_level(logging.WARNING, "spark_io"):
-        append_once(held, options, columns, servers, BatchName(name, 3))
+        append_once(held, options, columns, servers, BatchName(name, 3, "q"))
         assert caplog.messages == []
-        for batch in (3, 2):
-            append_once(held, options, columns, servers, BatchName(name, batch))
-    said = [f"batch {batch} of application '{name}' is not after batch 3" for batch in (3, 2)]
-    assert len(caplog.messages) == len(said)
-    assert all(part in text for part, text in zip(said, caplog.messages, strict=True))
+        append_once(held, options, columns, servers, BatchName(name, 3, "q"))
+        assert len(caplog.messages) == 1
+        assert f"batch 3 of application '{name}' was appended before" in caplog.text
+        for query_id in ("other", ""):
+            with pytest.raises(OtherQueryError, match="belongs to query q, whose last batch is 3"):
+                append_once(held, options, columns, servers, BatchName(name, 3, query_id))
+        with pytest.raises(OldBatchError):
+            append_once(held, options, columns, servers, BatchName(name, 2, "q"))
 
 
 def test_a_task_that_fails_after_its_rows_repeats_none(
@@ -127,6 +133,26 @@ def test_a_batch_that_spark_did_not_record_is_not_appended_again(
     assert values(spark, served_cluster, topic, 600) == list(range(600))
 
 
+def test_a_stream_with_the_name_of_another_one_is_refused(
+    spark: SparkSession, served_cluster: RunningCluster, topic: str, tmp_path: Path
+) -> None:
+    append(spark.range(20), served_cluster, f"{topic}-source")
+    assert len(values(spark, served_cluster, f"{topic}-source", 20)) == 20
+    frame = stream(spark, served_cluster, "topic", topic=f"{topic}-source").select("value")
+
+    def run(checkpoint: str, name: str) -> None:
+        out = frame.writeStream.format("topic").option("metadata", served_cluster.metadata)
+        out = out.option("topic", topic).option("exactlyOnce", "true").option("txnAppId", name)
+        out = out.option("checkpointLocation", str(tmp_path / checkpoint))
+        finish(out.trigger(availableNow=True).start())
+
+    run("first", f"{topic}-a")
+    with pytest.raises(StreamingQueryException, match=r"belongs to query .*another txnAppId"):
+        run("second", f"{topic}-a")
+    run("second", f"{topic}-b")
+    assert values(spark, served_cluster, topic, 40) == sorted([*range(20), *range(20)])
+
+
 def test_a_transaction_that_a_dead_driver_left_open_is_aborted(
     spark: SparkSession, served_cluster: RunningCluster, topic: str
 ) -> None:
@@ -145,12 +171,12 @@ def test_a_transaction_that_a_dead_driver_left_open_is_aborted(
 def test_a_wrong_row_appends_nothing(
     spark: SparkSession, served_cluster: RunningCluster, topic: str
 ) -> None:
-    frame = spark.range(0, 50, 1, 2).withColumn(
-        "value", F.when(F.col("id") < 49, F.col("id").cast("string"))
-    )
-    writing = frame.select("value").write.format("topic").option("topic", topic)
+    key = F.when(F.col("id") < 49, F.lit("h"))
+    headers = F.array(F.struct(key.alias("key"), F.lit(b"1").alias("value")))
+    frame = spark.range(0, 50, 1, 2).select(F.lit("v").alias("value"), headers.alias("headers"))
+    writing = frame.write.format("topic").option("topic", topic)
     writing = writing.option("metadata", served_cluster.metadata).option("exactlyOnce", "true")
-    with pytest.raises(Exception, match="neither key nor value"):
+    with pytest.raises(Exception, match="a header has no key"):
         writing.mode("append").save()
     append(spark.range(3), served_cluster, topic, exactlyOnce=True)
     assert values(spark, served_cluster, topic, 3) == [0, 1, 2]

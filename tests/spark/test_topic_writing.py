@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[attr-defined]
@@ -11,8 +12,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from spark_io.topics.options import COMPRESSIONS, TopicReadOptions, TopicWriteOptions
+from spark_io.topics.readers import TopicBatchReader
+from spark_io.topics.write import BatchName, Columns, append_once, append_rows, hold_rows
 from tests.spark.conftest import RunningCluster
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROWS = 2_000
 SEEN_ATTEMPTS = 20
 
@@ -146,3 +151,41 @@ def test_rows_that_cannot_be_records_are_refused(
     writing = writing.options(**({"topic": topic} | options))
     with pytest.raises(AnalysisException, match=said):
         writing.mode("append").save()
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_each_record_that_kafka_stores_is_appended_with_each_codec(
+    served_cluster: RunningCluster, topic: str, compression: str, *, exactly_once: bool
+) -> None:
+    given = {"metadata": served_cluster.metadata, "topic": topic, "compression": compression}
+    options = TopicWriteOptions.of(given | {"exactlyOnce": str(exactly_once).lower()})
+    columns = Columns(has_key=True, has_topic=False, has_partition=True, has_headers=True)
+    sent = [
+        (b"k", b"v" * 500, [{"key": "h", "value": b"1"}, {"key": "none", "value": None}]),
+        (None, None, None),
+        (b"null", None, [{"key": "none", "value": None}]),
+        (None, b"", None),
+    ]
+    names = ("key", "value", "headers")
+    kinds = (pa.binary(), pa.binary(), HEADERS)
+    cells = zip(names, zip(*sent, strict=True), kinds, strict=True)
+    batch = pa.record_batch(
+        {name: pa.array(column, kind) for name, column, kind in cells}
+        | {"partition": pa.array([1] * len(sent), pa.int32())}
+    )
+    servers = (served_cluster.cluster.brokers[0].address,)
+    if exactly_once:
+        held = [hold_rows([batch], options, columns)]
+        append_once(held, options, columns, servers, BatchName(topic, 0, "q"))
+    else:
+        assert append_rows([batch], options, columns, servers).count == len(sent)
+    del given["compression"]
+    reader = TopicBatchReader(TopicReadOptions.of(given))
+    stored = [
+        row
+        for part in reader.partitions()
+        for rows_read in reader.read(part)
+        for row in rows_read.select(names).to_pylist()
+    ]
+    assert [tuple(row.values()) for row in stored] == sent

@@ -15,7 +15,9 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-PROJECT: Final = "quire (pyproject.toml)"
+from quire.distribution import DISTRIBUTION
+
+PROJECT: Final = f"{DISTRIBUTION} (pyproject.toml)"
 """How the file names the project itself."""
 _HASH: Final = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _VIA: Final = "via"

@@ -17,7 +17,7 @@ LOCK_TEXT = (ROOT / "deploy" / "requirements.lock").read_text()
 LOCKED = {package.name: package for package in parse_lock(LOCK_TEXT)}
 EXTRAS = ("server", "broker", "console")
 """What a bookie and a broker need; `make lock` names the same."""
-ONE = f"one==1.0 \\\n    --hash=sha256:{'0' * 64}\n    # via quire (pyproject.toml)\n"
+ONE = f"one==1.0 \\\n    --hash=sha256:{'0' * 64}\n    # via quire-ledger (pyproject.toml)\n"
 
 
 def wanted(extras: tuple[str, ...]) -> list[Requirement]:
@@ -79,7 +79,9 @@ def test_the_file_names_no_index_and_no_place() -> None:
 
 
 def test_what_is_not_needed_is_found() -> None:
-    text = ONE + ONE.replace("one", "two") + ONE.replace("one", "three").replace("quire", "two")
+    text = (
+        ONE + ONE.replace("one", "two") + ONE.replace("one", "three").replace("quire-ledger", "two")
+    )
     packages = {
         package.name: package for package in parse_lock(text.replace("two (pyproject.toml)", "two"))
     }

@@ -223,7 +223,9 @@ def _decide_applied(
     operations: Sequence[Operation],
     known: Known,
 ) -> Verdict:
-    """Decide about the last batch of an application, which only rises, with a link of it."""
+    """Decide about the last batch of an application, which only rises, with a link of it, by one
+    query.
+    """
     path = operation.path
     refused = no_rule(subject, path, "store a batch without its link, or below the last one")
     publication = _publication(chain, operations)
@@ -240,7 +242,8 @@ def _decide_applied(
         stored = at_version(known, path, operation.expected)
         if isinstance(stored, Impossible):
             return stored
-        fits = APPLIED_CODEC.unpack(path, stored.value).batch < applied.batch
+        last = APPLIED_CODEC.unpack(path, stored.value)
+        fits = last.batch < applied.batch and last.query == applied.query
     return _with(subject, chain, path, LedgerRight.APPEND) if fits else refused
 
 

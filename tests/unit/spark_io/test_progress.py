@@ -25,9 +25,16 @@ def test_topics_and_ledgers_are_counted_with_new_partitions() -> None:
     assert entries_behind(progress((latest, end))) == 0
 
 
-def test_a_chain_and_an_unknown_offset_have_no_count() -> None:
+def test_a_chain_is_counted_from_the_start_of_the_query() -> None:
+    start = {"link": 3, "ledger": 0, "entry": 12}
+    end = {"link": 5, "ledger": 0, "entry": 0, "entries": 40, "$ids": {"a": "00"}}
+    assert entries_behind(progress((start, end))) == 40
+    assert entries_behind(progress((end, end | {"link": 9, "entries": 90}), ({}, {"17": 2}))) == 52
+
+
+def test_a_chain_without_a_count_and_an_unknown_offset_have_none() -> None:
     chain = {"link": 3, "ledger": 0, "entry": 12}
-    assert entries_behind(progress((chain, chain))) is None
+    assert entries_behind(progress((chain | {"entries": 4}, chain))) is None
     assert entries_behind(progress(({"17": 5}, None))) is None
     with pytest.raises(OffsetError, match="JSON was expected"):
         entries_behind({"sources": [{"endOffset": "{", "latestOffset": "{}"}]})

@@ -10,11 +10,22 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 
-from ledger_client import ChainNotFoundError
+from ledger_client import ChainNotFoundError, LinkedLedger
+from metadata.ids import LedgerId
 from spark_io import workers
 from spark_io.common_options import OptionReader, client_options
-from spark_io.errors import OptionError
-from spark_io.workers import TEXT_ONLY, PerCluster, sentence_first
+from spark_io.errors import NoQueryIdError, OptionError
+from spark_io.ledgers.options import WriteOptions
+from spark_io.ledgers.write import LedgerStreamWriter, WrittenLedgers
+from spark_io.topics.options import TopicWriteOptions
+from spark_io.topics.write import Columns, HeldRows, OnceStreamWriter
+from spark_io.workers import (
+    TEXT_ONLY,
+    PerCluster,
+    query_id_of_job,
+    query_id_of_stream,
+    sentence_first,
+)
 
 
 @pytest.mark.parametrize("is_worker", [False, True])
@@ -79,3 +90,24 @@ def test_other_processes_are_not_changed(raised: Exception) -> None:
     with pytest.raises(type(raised)), sentence_first():
         raise raised
     assert TEXT_ONLY not in os.environ
+
+
+def test_a_stream_needs_the_id_of_its_query_and_a_job_may_have_one() -> None:
+    assert query_id_of_stream(["", "q", ""]) == query_id_of_job(["", "q", ""]) == "q"
+    assert query_id_of_job([""]) == ""
+    with pytest.raises(NoQueryIdError):
+        query_id_of_stream([""])
+
+
+@pytest.mark.parametrize("application", [{}, {"txnAppId": "nightly"}])
+def test_a_stream_without_the_id_of_its_query_writes_nothing(application: dict[str, str]) -> None:
+    """Without the id nothing distinguishes a batch that is run again from one of another query."""
+    access = {"metadata": "zk://127.0.0.1:1/none"} | application
+    into_chain = LedgerStreamWriter(WriteOptions.of({"chain": "c"} | access), overwrite=False)
+    written = WrittenLedgers((LinkedLedger(LedgerId(1), 1, None, None),), 0, b"", "")
+    with pytest.raises(NoQueryIdError, match="nothing was written"):
+        into_chain.commit([written], 0)
+    options = TopicWriteOptions.of({"topic": "t", "exactlyOnce": "true"} | access)
+    into_topic = OnceStreamWriter(options, Columns(False, False, False, False), ("h:1",))
+    with pytest.raises(NoQueryIdError, match="nothing was written"):
+        into_topic.commit([HeldRows(b"rows", "")], 0)

@@ -141,5 +141,7 @@ def test_a_failed_encryption_uses_its_ids_up() -> None:
 
 def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
-    with pytest.raises(EncryptionUnavailableError, match=r'pip install "quire\[encryption\]"'):
+    with pytest.raises(
+        EncryptionUnavailableError, match=r"pip install 'quire-ledger\[encryption\]'"
+    ):
         Encryption(lambda _: SECRET)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from metadata.errors import (
+    ApplicationTakenError,
     ChainExistsError,
     ChainNotFoundError,
     LedgersCollectedError,
@@ -93,6 +94,22 @@ async def test_a_batch_is_linked_once(chains: ChainStore) -> None:
     applied = await chains.applied(NAME, "query")
     assert applied is not None
     assert (applied.batch, applied.index) == (4, 1)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2])
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("a", ""), ("", "b")])
+async def test_an_application_belongs_to_its_first_query(
+    chains: ChainStore, batch: int, first: str, second: str
+) -> None:
+    """Another query has other ledgers under the same number: none of them is left out silently."""
+    await chains.create(NAME)
+    await chains.publish(NAME, of(1, application="nightly", batch=1, query=first))
+    with pytest.raises(ApplicationTakenError, match="nothing was published"):
+        await chains.publish(NAME, of(2, application="nightly", batch=batch, query=second))
+    again = await chains.publish(NAME, of(3, application="nightly", batch=1, query=first))
+    later = await chains.publish(NAME, of(4, application="nightly", batch=2, query=first))
+    assert (again.is_new, later.is_new) == (False, True)
+    assert await linked_ids(chains) == [1, 4]
 
 
 async def test_many_writers_link_everything_once(

@@ -71,5 +71,5 @@ def test_without_an_endpoint_nothing_starts(variables: dict[str, str]) -> None:
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    with pytest.raises(TracingError, match=r"pip install 'quire\[otel\]', or unset"):
+    with pytest.raises(TracingError, match=r"pip install 'quire-ledger\[otel\]', or unset"):
         start_from({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}, "bookie")

@@ -118,6 +118,7 @@ def test_quorums() -> None:
         ({"client.read_timeout_s": "soon"}, "client.read_timeout_s must be a number, not 'soon'"),
         ({"client.nonsense": "1"}, "unknown"),
         ({"includeValues": "true"}, "did you mean 'includeValue'"),
+        ({"header": "true"}, "'header': is one of Spark's file formats.*payloadFormat"),
     ],
 )
 def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
@@ -138,6 +139,9 @@ def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
         ({"ledgerBytesMax": "big"}, "'big' is not a size"),
         ({"ensemble": "2", "ackQuorum": "3"}, "a quorum needs"),
         ({"inSync": "true", "minInSync": "9"}, "min_in_sync"),
+        ({"minInSync": "2"}, "^option 'minInSync': needs inSync=true"),
+        ({"inSync": "true", "ackQuorum": "2"}, "^option 'ackQuorum': in in-sync mode"),
+        ({"ensemble": "three"}, "^option 'ensemble': 'three' is not a whole number"),
         ({"ledger": "7"}, "unknown"),
     ],
 )

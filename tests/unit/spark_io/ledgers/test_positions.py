@@ -1,5 +1,7 @@
 """Micro-batches read each entry exactly once, whatever their limits and however ledgers grow."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +14,14 @@ from spark_io.ledgers.positions import (
     chain_parts,
     check_bounds,
     end_of_chain,
+    entries_between,
     ledger_offsets_of,
     starts_and_ends,
 )
 from spark_io.offsets import MicroBatchLimits
-from spark_io.ranges import EntryRange, LinkRanges
+from spark_io.ranges import EntryRange, LinkRanges, PackedRanges
 
+MISCOUNTED = {"link": 1, "ledger": 0, "entry": 0, "entries": -1}
 allowances = st.builds(
     MicroBatchLimits, st.none() | st.integers(1, 40), st.none() | st.integers(1, 4_000)
 )
@@ -58,10 +62,12 @@ def test_a_chain_is_read_once_in_steps_of_any_size(
         ranges = ranges_of(chain, at, to)
         count = sum(range_.count for range_ in ranges)
         assert allowance.entries is None or count <= allowance.entries
+        assert count > 0 or to == end, "only a micro-batch up to the end has no entries"
         seen += [
             (range_.ledger_id, n) for range_ in ranges for n in range(range_.first, range_.last + 1)
         ]
         at, steps = to, steps + 1
+        assert at.entries == len(seen)
     wanted = [
         (ledger.ledger_id, n)
         for link in chain
@@ -70,6 +76,28 @@ def test_a_chain_is_read_once_in_steps_of_any_size(
     ]
     assert seen == wanted
     assert advance_chain(chain, end, end, allowance) == end
+    assert entries_between(chain, ChainPosition(0), end) == len(wanted)
+
+
+@given(counts, st.data())
+def test_entries_between_positions_are_those_that_are_read(
+    links: list[list[int]], data: st.DataObject
+) -> None:
+    chain = [replace(link, ledgers=PackedRanges(link.ledgers)) for link in chain_of(links)]
+    places = st.builds(
+        ChainPosition, st.integers(0, len(links)), st.integers(0, 4), st.integers(0, 30)
+    )
+    start, end = sorted([data.draw(places), data.draw(places)])
+    read = [part.count for part in ranges_of(chain, start, end) if part.count > 0]
+    assert entries_between(chain, start, end) == sum(read)
+
+
+def test_a_limit_that_ends_at_the_end_of_a_ledger_makes_no_empty_micro_batch() -> None:
+    chain = chain_of([[10], [0], [10], [0]])
+    ten = MicroBatchLimits(entries=10)
+    middle = advance_chain(chain, ChainPosition(0), ChainPosition(4), ten)
+    assert middle == ChainPosition(2), "a position in a link that can still be trimmed"
+    assert advance_chain(chain, middle, ChainPosition(4), ten) == ChainPosition(4)
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=8), allowances)
@@ -127,11 +155,15 @@ def test_positions_are_json_and_back() -> None:
     position = ChainPosition(3, 1, 12)
     assert position.as_json() == {"link": 3, "ledger": 1, "entry": 12}
     assert ChainPosition.of_json(position.as_json()) == position
+    counted = ChainPosition(3, 1, 12, entries=77)
+    assert counted.as_json() == {"link": 3, "ledger": 1, "entry": 12, "entries": 77}
+    assert ChainPosition.of_json(counted.as_json()).entries == 77
     assert ledger_offsets_of({"17": 5, "18": 0}) == {17: 5, 18: 0}
 
 
 @pytest.mark.parametrize(
-    "stored", [{}, {"link": 1}, {"link": -1, "ledger": 0, "entry": 0}, {"17": 5}, {"link": True}]
+    "stored",
+    [{}, {"link": 1}, {"link": -1, "ledger": 0, "entry": 0}, {"17": 5}, {"link": True}, MISCOUNTED],
 )
 def test_malformed_positions_are_refused(stored: dict[str, object]) -> None:
     with pytest.raises(OffsetError):

@@ -1,5 +1,6 @@
 """A stream reads on in its own chain and its own ledgers, not in others of the same name."""
 
+import json
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,15 +13,18 @@ from spark_io.errors import (
     OptionError,
     RecreatedError,
 )
+from spark_io.ledgers import following
 from spark_io.ledgers.following import check_stream
 from spark_io.ledgers.options import Bounds, ReadOptions
 from spark_io.ledgers.selecting import find_ledgers, require_same_chain
-from spark_io.offsets import IDS_KEY
+from spark_io.offsets import IDS_KEY, MicroBatchLimits, Offset
+from spark_io.progress import entries_behind
 from tests.support.spark_io.one_cluster import (
     ADDRESS,
     ALL,
     FIRST,
     SECOND,
+    Followed,
     OneCluster,
     counts_of,
     lenient,
@@ -37,11 +41,38 @@ def test_a_checkpoint_of_a_chain_continues_in_it() -> None:
     source = stream(cluster)
     end, ranges = read_all(source, source.earliest())
     assert counts_of(ranges) == [(100, 0, 9)]
-    assert end == {"link": 1, "ledger": 0, "entry": 0, IDS_KEY: {"events": FIRST.hex()}}
+    ids = {IDS_KEY: {"events": FIRST.hex()}}
+    assert end == {"link": 1, "ledger": 0, "entry": 0, "entries": 10} | ids
     cluster.counts.append(5)
     again = stream(cluster)
     assert counts_of(read_all(again, end)[1]) == [(101, 0, 4)]
     assert again.chain_token == FIRST
+
+
+def test_a_stream_of_a_chain_reports_its_backlog_across_restarts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def behind(source: Followed, end: Offset) -> int | None:
+        newest = source.reported()
+        said = {"endOffset": json.dumps(end), "latestOffset": json.dumps(newest)}
+        return entries_behind({"sources": [said]})
+
+    cluster = OneCluster(counts=[10, 20, 5])
+    source = stream(cluster)
+    twelve = MicroBatchLimits(entries=12)
+    end = source.advance(source.earliest(), source.latest(), twelve)
+    assert behind(source, end) == 23
+    cluster.counts += [7, 0]
+    again = stream(cluster)
+    assert again.reported() == again.latest(), "nothing is read for a report alone"
+    end = again.advance(end, again.latest(), twelve)
+    assert behind(again, end) == 18
+    end = again.advance(end, again.latest(), ALL)
+    assert behind(again, end) == 0
+    assert again.advance(end, again.latest(), ALL) == end, "no micro-batch only counts"
+    cluster.counts += [1, 2, 3]
+    monkeypatch.setattr(following, "LINKS_PER_BATCH_MAX", 2)
+    assert behind(again, end) is None
 
 
 @pytest.mark.parametrize("counts", [(700,), (3,), (), (4, 5, 6)])
@@ -72,7 +103,7 @@ def test_a_chain_created_again_is_read_from_its_start_if_data_loss_is_allowed(
     now, ranges = read_all(source, end)
     assert counts_of(ranges) == [(100, 0, 6)]
     assert "chain 'events' was deleted and created again" in caplog.text
-    assert now == source.latest()
+    assert now == source.reported()
     assert source.ranges(end, now) == ranges, "a micro-batch is the same at every read"
     assert read_all(source, now) == (now, [])
     assert source.ranges(start, end) == [], "a planned micro-batch of the old chain is lost"
@@ -127,16 +158,56 @@ def test_the_chain_of_a_batch_query_is_known_to_its_tasks() -> None:
 def test_a_batch_query_that_begins_at_trimmed_links_fails_or_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    def ids(bounds: Bounds, *, strict: bool) -> list[int]:
+        selected = find_ledgers(cluster, selection, b"", fail_on_data_loss=strict, bounds=bounds)
+        return [ledger.ledger_id for ledger in selected]
+
     cluster = cast("LedgerClient", OneCluster(counts=[4, 5, 6], first_index=2))
     selection = ReadOptions.of({**ADDRESS, "chain": "events"}).selection
-    with pytest.raises(ChainTrimmedError, match="begins at link 2 now, but startingLink is 1"):
-        find_ledgers(cluster, selection, b"", bounds=Bounds(first_link=1))
-    for first in (0, 2, 1):
-        found = find_ledgers(
-            cluster, selection, b"", fail_on_data_loss=first != 1, bounds=Bounds(first_link=first)
-        )
-        assert [entry_range.ledger_id for entry_range in found] == [102]
-    assert "the links between were trimmed or replaced; they are left out" in caplog.text
+    with pytest.raises(ChainTrimmedError, match="begins at link 2 now: links 1 to 1 were trimmed"):
+        ids(Bounds(first_link=1), strict=True)
+    assert ids(Bounds(first_link=2), strict=True) == ids(Bounds(), strict=True) == [102]
+    assert caplog.text == ""
+    assert ids(Bounds(first_link=1), strict=False) == [102]
+    assert "links 1 to 1 were trimmed or replaced; they are left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ({"startingLink": "0", "endingLink": "2"}, "links 0 to 1"),
+        ({"startingLink": "0"}, "links 0 to 1"),
+        ({"startingLink": "1", "endingLink": "9"}, "links 1 to 1"),
+        ({"endingLink": "1"}, "links 0 to 0"),
+        ({"startingTime": "1001"}, "links below 2 that may be within"),
+        ({"startingTime": "5", "endingTime": "9"}, "links below 2 that may be within"),
+        ({"endingTime": "1002"}, "links below 2 that may be within"),
+        ({"startingLink": "1", "endingLink": "1"}, ""),
+        ({"endingLink": "0"}, ""),
+        ({"endingLink": "9"}, ""),
+        ({"startingTime": "1002"}, ""),
+        ({"endingTime": "1003"}, ""),
+        ({"startingLink": "2", "startingTime": "5"}, ""),
+    ],
+)
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_batch_query_that_names_trimmed_links_fails(
+    bounds: dict[str, str], said: str, *, is_empty: bool
+) -> None:
+    """It would return less than it names, silently."""
+    cluster = OneCluster(counts=[4, 5] if is_empty else [4, 5, 6], first_index=2)
+    options = ReadOptions.of({**ADDRESS, "chain": "events", **bounds})
+    is_by_time = any("Time" in name for name in bounds) and "startingLink" not in bounds
+
+    def find() -> None:
+        client = cast("LedgerClient", cluster)
+        find_ledgers(client, options.selection, b"", bounds=options.bounds)
+
+    if said or (is_empty and is_by_time):
+        with pytest.raises(ChainTrimmedError, match=f"begins at link 2 now: {said}.* trimmed"):
+            find()
+    else:
+        find()
 
 
 @pytest.mark.parametrize("options", [{}, {"failOnDataLoss": "false"}])

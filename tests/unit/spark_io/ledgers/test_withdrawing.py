@@ -30,7 +30,7 @@ def test_links_of_a_chain_created_again_are_all_looked_at(
     monkeypatch.setattr(write, "client_of", lambda _: cast("Any", client))
     options = WriteOptions.of({"metadata": "zk://127.0.0.1:2181/quire", "chain": "events"})
     messages = [
-        WrittenLedgers((LinkedLedger(LedgerId(number), 1, None, None),), 5 + number, THEN)
+        WrittenLedgers((LinkedLedger(LedgerId(number), 1, None, None),), 5 + number, THEN, "")
         for number in (0, 1)
     ]
     withdraw(messages, options)

@@ -3,6 +3,7 @@
 import importlib.machinery
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,6 @@ from spark_io.topics.write import (
     Columns,
     HeldRows,
     OnceBatchWriter,
-    OnceStreamWriter,
 )
 from spark_io.workers import TEXT_ONLY
 
@@ -29,7 +29,6 @@ OPTIONS = TopicWriteOptions.of(
 )
 VALUES = Columns(has_key=False, has_topic=False, has_partition=False, has_headers=False)
 TOO_MANY = HeldRows(b"x" * (HELD_BYTES_MAX + 1), "")
-SOME = HeldRows(b"x", "")
 
 
 @pytest.fixture(autouse=True)
@@ -64,19 +63,14 @@ def test_a_misspelled_option_of_a_write(kind: str) -> None:
 
 
 def test_a_row_that_cannot_be_a_record() -> None:
-    rows = pa.record_batch({"value": pa.array([None], pa.binary())})
+    rows = pa.record_batch({"value": pa.array([None], pa.binary()), "topic": [None]})
+    options, columns = replace(OPTIONS, topic=""), replace(VALUES, has_topic=True)
     with pytest.raises(SchemaError):
-        OnceBatchWriter(OPTIONS, VALUES, ()).write(iter([rows]))
+        OnceBatchWriter(options, columns, ()).write(iter([rows]))
     assert os.environ[TEXT_ONLY] == "1"
 
 
 def test_a_batch_that_cannot_be_appended() -> None:
     with pytest.raises(TooManyRowsError):
         OnceBatchWriter(OPTIONS, VALUES, ()).commit([TOO_MANY])
-    assert os.environ[TEXT_ONLY] == "1"
-
-
-def test_a_micro_batch_without_the_id_of_its_query() -> None:
-    with pytest.raises(OptionError):
-        OnceStreamWriter(OPTIONS, VALUES, ()).commit([SOME], 0)
     assert os.environ[TEXT_ONLY] == "1"

@@ -57,7 +57,7 @@ def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
     ("options", "said"),
     [
         ({"topic": "a/b"}, "topic"),
-        ({"compression": "zip"}, "none of none, gzip"),
+        ({"compression": "zip"}, "none of none, gzip, snappy, lz4, zstd"),
         ({"bootstrapServers": "x"}, "'x' is not an address such as broker-1:9092"),
         ({"bootstrapServers": "h:1,g:"}, "'g:' is not an address"),
     ],

@@ -83,8 +83,8 @@ def link(index: int = 3, value: ChainLink = LINK) -> Create:
     return Create(path, LINK_CODEC.pack(path, value))
 
 
-def applied(batch: int = 6, index: int = 3, name: str = "job") -> CompareAndSet:
-    value = APPLIED_CODEC.pack(APPLIED, AppliedBatch(name, batch, index))
+def applied(batch: int = 6, index: int = 3, name: str = "job", query: str = "") -> CompareAndSet:
+    value = APPLIED_CODEC.pack(APPLIED, AppliedBatch(name, batch, index, query))
     return CompareAndSet(APPLIED, value, FOUR)
 
 
@@ -113,6 +113,7 @@ ROWS: dict[str, tuple[Sequence[Operation], Sequence[Subject]]] = {
     "record an old batch": ([head(PUBLISHED), link(), applied(5)], ()),
     "record another batch": ([head(PUBLISHED), link(), applied(7)], ()),
     "record another application": ([head(PUBLISHED), link(), applied(name="other")], ()),
+    "record a batch of another query": ([head(PUBLISHED), link(), applied(query="q")], ()),
     "make nodes for links": ([Create(f"{HEAD}/links", b"")], WRITERS),
     "make nodes for batches": ([Create(f"{HEAD}/applications/ab", b"")], WRITERS),
     "store a value there": ([Create(f"{HEAD}/links", b"x")], ()),
