@@ -1,6 +1,9 @@
-"""A server's process ends on a signal, when its work ends, and when its work fails."""
+"""A server's process ends on a signal, when its work ends, and when its work or
+one of its threads fails.
+"""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +14,7 @@ import pytest
 from quire.server.process import first_of
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, sys, threading
 from quire.server.errors import CannotListenError
 from quire.server.process import ServerProcess, print_ready, run_server
 
@@ -23,6 +26,8 @@ async def serve(stopping):
         raise Refused("look there")
     if sys.argv[1] == "busy":
         raise CannotListenError("it", "a", 1, "in use")
+    if sys.argv[1] == "thread":
+        threading.Thread(target=lambda: {}[1], name="it").start()
     await stopping.wait()
 
 sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,)), serve))
@@ -94,6 +99,15 @@ def test_a_failure_is_one_line_that_says_what_to_do(way: str, says: str) -> None
         (line,) = process.stderr.read().splitlines()
     assert '"level": "error", "event": "thing stopped: ' in line
     assert says in line
+
+
+def test_an_exception_that_ends_a_thread_ends_the_process() -> None:
+    with start("thread") as process:
+        assert process.wait() == 1
+        assert process.stderr is not None
+        line = json.loads(process.stderr.read())
+    assert line["event"] == "thing stopped: thread it ended by KeyError"
+    assert line["traceback"].endswith("KeyError: 1")
 
 
 def test_imported_objects_are_frozen_and_the_collection_threshold_is_set() -> None:
