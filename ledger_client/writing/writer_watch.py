@@ -188,18 +188,21 @@ class WriterWatch:
         texts = [f"{bookie}: {why}" for bookie, why in pairs if why]
         return f" ({'; '.join(texts)})" if texts else ""
 
-    def may_suspect(self, bookie_id: BookieId) -> bool:
-        """Return whether the writer waits for this member of its ensemble and can do without it."""
+    def may_suspect(self, bookie_id: BookieId, *, is_late: bool) -> bool:
+        """Return whether the writer waits for this member of its ensemble and can do without it.
+        A late one matters in quorum mode, at AQ = WQ; in-sync mode has a limit of its own (11.7).
+        """
         protocol = self._shell.protocol
-        if not len(self._shell.outbox):
+        quorum, ensemble = protocol.metadata.quorum, self.members
+        needs_all = not quorum.is_in_sync and quorum.ack_quorum == quorum.write_quorum
+        if not len(self._shell.outbox) or (is_late and not needs_all):
             return False
-        ensemble = protocol.metadata.last_fragment.ensemble
         has_spare = self._services.placement.has_spare(ensemble, excluded={})
         return protocol.may_suspect(bookie_id, has_spare=has_spare)
 
     def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
         """Treat a member as failed (rule 5.7)."""
-        reason = f"silent for {silent_s:.3f} s while others answered"
+        reason = f"it left an add unanswered for {silent_s:.3f} s while others answered"
         self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
 
     @property

@@ -60,6 +60,8 @@ class ScriptedBookie:
         self.order: list[str] = []
         self.reads: list[int] = []
         self.is_silent = False
+        self.late_s = 0.0
+        """Time after which it answers an add."""
         self.hello: Callable[[Hello], HelloReply | None] = self.accept
         self.answer: Callable[[Request], Reply | bytes | None] = self.usual_answer
         self.add_status = Status.OK
@@ -153,7 +155,11 @@ class ScriptedBookie:
             self.adds.append((frame.flags, batch))
             self.order.append(f"add {batch.header.ledger_id}/{batch.header.first_entry_id}")
             if not self.is_silent:
-                writer.write(self.answer_add(frame))
+                answer = self.answer_add(frame)
+                if self.late_s > 0:
+                    asyncio.get_running_loop().call_later(self.late_s, writer.write, answer)
+                else:
+                    writer.write(answer)
             return
         request = decode_request(frame.body)
         self.requests.append(request)

@@ -238,6 +238,24 @@ async def test_a_silent_bookie_is_suspected_long_before_its_timeout(cluster: Tes
     await writer.aclose()
 
 
+@pytest.mark.parametrize("quorum", [ALL_THREE, THREE], ids=["AQ = WQ", "AQ < WQ"])
+async def test_a_bookie_that_is_late_all_the_time_is_replaced_where_each_append_needs_it(
+    cluster: TestCluster, quorum: Quorum
+) -> None:
+    """It answers every 60 ms, so it is never silent."""
+    writer = await opened(cluster, quorum, add_timeout_s=30.0)
+    await writer.append(b"warm")
+    late = cluster.bookie(members(cluster, writer)[0])
+    appends: list[asyncio.Task[int]] = []
+    for number in range(200):
+        late.late_s = min(1.0, number / 100)
+        appends.append(asyncio.create_task(writer.append(b"x")))
+        await asyncio.sleep(0.05)
+    await asyncio.gather(*appends)
+    assert (str(late.id) in members(cluster, writer)) == (quorum is THREE)
+    await writer.aclose()
+
+
 async def test_delayed_changes_wait_for_the_quorum_to_need_them(cluster: TestCluster) -> None:
     await cluster.add_bookie()
     writer = await opened(cluster, delay_ensemble_change=True)
