@@ -3,7 +3,7 @@ of its ledger by another client.
 
 Leaves the timer to `watchdog`, and every decision to the append protocol.
 
-Source: protocol rules 1.4, 4.6, 4.8, 5.6, 5.7, 8.4, 11.3 and 11.7.
+Source: protocol rules 1.4, 4.6, 4.8, 5.6, 5.7, 5.9, 8.4, 11.3 and 11.7.
 """
 
 import math
@@ -137,13 +137,17 @@ class WriterWatch:
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
             return []
-        for bookie_id in shell.protocol.parked:
+        out = shell.protocol.parked
+        if not self._services.ledgers.is_connected:
+            shell.drop_unsent()
+            out = shell.protocol.out  # the change that replaces them waits for a connection
+        for bookie_id in out:
             returned = partial(self._take_back, bookie_id)
             self._services.probes.want(bookie_id, self.ledger_id, returned)
         members_due_s = None if self._in_sync is None else self._in_sync.check(now)
         if members_due_s is not None:
             dues.append(members_due_s)
-        elif shell.protocol.parked:
+        elif out:
             dues.append(now + self._spread(LOOK_MAX_S))
         if oldest is not None:
             waits_s = min(LOOK_SHARE * (now - oldest), LOOK_MAX_S)
@@ -161,6 +165,7 @@ class WriterWatch:
 
     def _take_back(self, bookie_id: BookieId) -> None:
         self._shell.dispatch(e.BookieReturned(bookie_id))
+        self._shell.drop_unsent()
 
     def _has_unsent_lac(self) -> bool:
         return self._shell.protocol.lac > max(self._shell.outbox.lac_sent, self._lac_sent)

@@ -270,6 +270,30 @@ async def test_delayed_changes_wait_for_the_quorum_to_need_them(cluster: TestClu
     await writer.aclose()
 
 
+@pytest.mark.parametrize("quorum", [THREE, ALL_THREE, Quorum.in_sync(3, 2)])
+async def test_a_bookie_that_returns_is_used_while_the_metadata_service_is_away(
+    cluster: TestCluster, quorum: Quorum
+) -> None:
+    writer = await opened(cluster, quorum)
+    await writer.append(b"x")
+    before = members(cluster, writer)
+    bookie = cluster.bookie(before[0])
+    cluster.stores[-1].suspend()
+    bookie.is_refusing = True
+    bookie.drop_connections()
+    append = asyncio.create_task(writer.append(b"y"))
+    await asyncio.sleep(1.0)
+    assert not append.done(), "the change waits for the metadata service"
+    bookie.is_refusing = False
+    assert await append == 1
+    assert await writer.append(b"z") == 2
+    cluster.stores[-1].resume()
+    await writer.wait_fully_replicated(2)
+    assert members(cluster, writer) == before
+    assert len(writer.info.fragments) == 1
+    await writer.aclose()
+
+
 # -- after confirmation ----------------------------------------------------------------------------
 
 
