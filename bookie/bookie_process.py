@@ -232,7 +232,7 @@ class BookieProcess:
     async def _claim_position(self, identity: Identity, context: ServerContext) -> MetadataAge:
         """Record that this process is the bookie from now on, before requests are served."""
         writability = context.storage.writability
-        age = MetadataAge(self._disk, self._store, identity.bookie_id, writability)
+        age = MetadataAge(self._disk, self._store, self._rng, identity.bookie_id, writability)
         await age.restore()
         keeper = PositionKeeper(
             self._store,
@@ -242,10 +242,11 @@ class BookieProcess:
             interval_s=self._options.position_interval_s,
             rng=self._rng,
             log=context.log,
-            callbacks=PositionCallbacks(partial(self._stop_answering, context), age.note_position),
+            callbacks=PositionCallbacks(
+                partial(self._stop_answering, context), age.note_recorded, age.may_collect
+            ),
         )
         await keeper.claim()
-        age.follow(lambda: keeper.version)
         self._keeper = keeper
         self._run(keeper.run())
         self._parts.push_async_callback(_keep_seen, age)

@@ -219,7 +219,8 @@ class PositionTakenError(BookieError):
         super().__init__(
             f"another process has recorded its position as bookie {bookie_id}; this process stops "
             "before its next answer. It may be a resumed virtual machine, or one of two copies of "
-            "a directory: keep the one that serves now and remove the other"
+            "a directory: keep the one that serves now and remove the other. If it started while "
+            "the metadata service was an older one: start it again"
         )
         self.bookie_id = bookie_id
 

@@ -11,7 +11,6 @@ Format of standard output: one JSON line once the bookie serves: {"id", "address
 import asyncio
 import faulthandler
 import gc
-import logging
 import os
 import random
 import socket
@@ -40,8 +39,8 @@ from quire.distribution import build
 from quire.identity.errors import SecurityError
 from quire.server.descriptors import share_descriptors
 from quire.server.process import (
-    EXIT_FAILED,
     ServerProcess,
+    end_at_once,
     first_of,
     print_ready,
     refuse_optimised_mode,
@@ -49,7 +48,6 @@ from quire.server.process import (
     run_server,
     wall_clock_ms,
 )
-from quire.server.server_log import LOGGER
 
 SWITCH_INTERVAL_S: Final = 0.00005
 """Switch interval of the interpreter, in seconds. At the default, 5 ms, the log's thread waits that
@@ -165,12 +163,10 @@ async def _serve_with(
 
 
 def _end_at_once(why: str) -> None:
-    """End the process, so that its session with the metadata service ends and a supervisor starts
-    it again. The event loop hangs, so nothing can be closed cleanly. The next start replays the
-    log.
+    """End the process: the event loop hangs, so nothing can be closed cleanly. The next start
+    replays the log.
     """
-    logging.getLogger(LOGGER).error("bookie stopped: the disk hangs, %s", why)
-    os._exit(EXIT_FAILED)
+    end_at_once("bookie", f"the disk hangs, {why}")
 
 
 def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieAddresses) -> None:

@@ -38,11 +38,12 @@ class BookieDeparted:
 
 @dataclass(frozen=True, slots=True)
 class BookieSuspected:
-    """A bookie was silent while others answered, and is treated as failed (protocol rule 5.7)."""
+    """A bookie was silent or late while others answered, and is treated as failed (rule 5.7)."""
 
     ledger_id: LedgerId
     bookie_id: BookieId
     silent_s: float
+    """Time for which it has left an add unanswered, or since its last answer if that is shorter."""
 
 
 @dataclass(frozen=True, slots=True)

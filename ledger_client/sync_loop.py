@@ -4,14 +4,15 @@ from the methods of the asynchronous ones.
 Leaves the handles to `sync` and `sync_handles`.
 
 Invariants: work started by one thread begins in that order; work that is started ends, also while
-another thread stops the loop; in a forked child, calls fail instead of waiting for a thread, or a
-lock of one, that does not exist there.
+another thread stops the loop, and if a callback ends it by SystemExit; in a forked child, calls
+fail instead of waiting for a thread, or a lock of one, that does not exist there.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -59,13 +60,14 @@ class BackgroundLoop:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(loop.stop)
             thread.join(JOIN_TIMEOUT_S)
 
     @property
     def is_running(self) -> bool:
-        """Whether this process has started the loop, and did not stop it."""
-        return not self._fork_guard.is_forked and self._loop is not None
+        """Whether this process has started the loop, and it has not ended."""
+        return not (self._fork_guard.is_forked or self._is_closed) and self._loop is not None
 
     def require_process(self) -> None:
         """Raise ClientClosedError in a forked child: call this before waiting for any lock."""
@@ -78,7 +80,8 @@ class BackgroundLoop:
             raise LedgerError("a blocking call in `on_event` would wait for itself: use a thread")
         if self._loop is None:
             loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(loop,), name="quire-client", daemon=True)
+            name = "quire-client"
+            thread = threading.Thread(target=self._serve, args=(loop,), name=name, daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
@@ -88,15 +91,16 @@ class BackgroundLoop:
             self._loop, self._thread = loop, thread
         return self._loop
 
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(_end_all())
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            with self._lock:  # `start` comes before, and what it started ends, or is refused
+                self._is_closed = True
+            loop.run_until_complete(_end_all())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
 
 
 async def _end_all() -> None:

@@ -426,7 +426,7 @@ RESTORE: Final = _kind(
     "/restore",
     "",
     "`RestoreRecord`",
-    "`quire metadata restore`, `quire metadata accept-restore`",
+    "`quire metadata restore`, `quire metadata accept-restore`, bookies that find it older",
     "for ever",
     clients=Right.READ,
     is_dumped=False,

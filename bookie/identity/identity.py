@@ -57,7 +57,7 @@ from bookie.identity.cookie import (
     is_stale,
     starts_after_restore,
 )
-from bookie.identity.metadata_age import was_restored
+from bookie.identity.metadata_age import may_lack_starts
 from bookie.identity.original import WAIT_S_MIN, OriginalCheck
 from bookie.identity.own_lifecycle import refuse_removed
 from metadata.errors import NodeNotFoundError
@@ -308,7 +308,7 @@ async def _compared(
     """
     record, version = await _stored_record(CookieStore(store), first)
     cluster = await _stored_cluster(store, first)
-    if await was_restored(disk, store):
+    if await may_lack_starts(disk, store):
         counted = [cookie.starts for cookie in cookies if cookie is not None]
         record = record.counted_at(
             starts_after_restore(record.starts_at(version), counted), version

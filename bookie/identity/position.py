@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from bookie.errors import DiskFullError, PositionTakenError
 from metadata.backoff import Backoff
@@ -53,9 +53,11 @@ class PositionCallbacks:
 
     taken: Callable[[PositionTakenError], None]
     """Called as soon as the keeper notices that another process has recorded, without an await."""
-    went_back: Callable[[Version, Version], Awaitable[None]]
-    """Awaited with the found and the known version, before anything is recorded in a node that is
-    older than before.
+    recorded: Callable[[Version], None]
+    """Called with each version that this keeper has recorded."""
+    moved: Callable[[], Awaitable[bool]]
+    """Awaited before anything is recorded in a node that is older than before, or that is again as
+    it was before; returns whether the metadata service is as new as it was.
     """
 
 
@@ -98,6 +100,8 @@ class PositionKeeper:
         self._log = log
         self._callbacks = callbacks
         self._pending: PositionRecord | None = None
+        self._left: StoredPosition | None = None
+        """What this keeper knew before it found the node older."""
         self._wake = asyncio.Event()
         self._recorded_lsn = -1
         self._recorded_bytes = 0
@@ -219,19 +223,29 @@ class PositionKeeper:
         self._checked_s = asyncio.get_running_loop().time()
         if stored.version == self.version and stored.record == self._record:
             return  # an undecided write may still be applied: it is repeated
-        if stored.version < self.version:
-            await self._callbacks.went_back(stored.version, self.version)
-            self._record, self.version = stored.record, stored.version
-            self._pending = None
-        elif stored == StoredPosition(self._pending, Version(self.version + 1)):
+        if stored == StoredPosition(self._pending, Version(self.version + 1)):
             assert stored.record is not None
             self._note_recorded(stored.record, stored.version)
+        elif stored == self._left or stored.version < self.version:
+            is_newest = await self._callbacks.moved()
+            if stored == self._left:
+                self._left = None
+            elif is_newest:  # this process compared its files with an older service only
+                self._end_as_taken()
+            else:
+                self._left = self._left or StoredPosition(self._record, self.version)
+            self._record, self.version = stored.record, stored.version
+            self._pending = None
         else:
-            taken = PositionTakenError(self._claim.bookie_id)
-            self._callbacks.taken(taken)
-            raise taken
+            self._end_as_taken()
+
+    def _end_as_taken(self) -> NoReturn:
+        taken = PositionTakenError(self._claim.bookie_id)
+        self._callbacks.taken(taken)
+        raise taken
 
     def _note_recorded(self, record: PositionRecord, version: Version) -> None:
         self._record, self.version = record, version
+        self._callbacks.recorded(version)
         self._pending = None
         self._checked_s = asyncio.get_running_loop().time()

@@ -86,8 +86,7 @@ ADVICE: Final = {
     Reason.LIMBO: _WHILE_COPIED,
     Reason.METADATA_OLD: (
         "restore the newest state of the metadata service; or, if the ledgers missing from it may "
-        "be removed, run: quire metadata accept-restore after a `quire metadata restore`, else "
-        "quire bookie accept-metadata ID"
+        "be removed, run: quire metadata accept-restore"
     ),
 }
 """Advice to an operator for each reason."""

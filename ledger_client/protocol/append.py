@@ -49,6 +49,7 @@ class AppendProtocol:
         self._close_token: UpdateToken | None = None  # set from the request to close at the LAC on
         self._base: LedgerMetadata | None = None  # set while a compare-and-set on it is under way
         self._choosing = False
+        self._is_ensemble_change = False  # what the compare-and-set is for
         self._refused_batches = e.RefusedBatches()
 
     @property
@@ -70,6 +71,11 @@ class AppendProtocol:
     def parked(self) -> Sequence[BookieId]:
         """Failed members without a replacement: no spare, or a delayed change (5.4)."""
         return self._health.out if self._is_steady else self._health.parked
+
+    @property
+    def out(self) -> Sequence[BookieId]:
+        """Members that failed, whether a change of the ensemble is under way or not."""
+        return self._health.out
 
     @property
     def false_fences(self) -> Sequence[BookieId]:
@@ -110,7 +116,7 @@ class AppendProtocol:
     def _is_steady(self) -> bool:
         return self._phase is _OPEN and not self._choosing and self._base is None
 
-    def handle(self, event: AppendEvent) -> list[AppendAction]:
+    def handle(self, event: AppendEvent) -> list[AppendAction]:  # noqa: PLR0911 - one for each
         """Advance by one event; the caller performs the returned actions in order."""
         if self._phase is _ENDED:
             return []
@@ -129,6 +135,8 @@ class AppendProtocol:
                 return self._members_chosen(event)
             case e.MetadataStored() | e.MetadataConflicted() | e.MetadataRefused():
                 return self._update_ended(event)
+            case e.ChangeUnsent():
+                return self._drop_change()
             case e.MetadataSeen(metadata, version):
                 return self._metadata_seen(metadata, version)
             case e.CloseRequested() | e.WriterFailed():
@@ -212,6 +220,7 @@ class AppendProtocol:
             return []
         if self._health.begin_check():
             self._base = self._metadata  # nothing is confirmed until the answer (4.7)
+            self._is_ensemble_change = False
             return [e.ReadMetadata()]
         match self._decide():
             case m.Replace(positions):
@@ -267,7 +276,21 @@ class AppendProtocol:
         is_new = first != metadata.last_fragment.first_entry_id
         if is_new and len(metadata.fragments) >= FRAGMENTS_MAX:
             return self._fail(e.too_many_fragments(metadata))
-        return self._store(metadata.with_ensemble_change(first, ensemble, token))
+        actions = self._store(metadata.with_ensemble_change(first, ensemble, token))
+        self._is_ensemble_change = True
+        return actions
+
+    def _drop_change(self) -> list[AppendAction]:
+        """Drop a change of which nothing was sent, if every member that failed has answered again:
+        the ensemble is as it was, and the answers of all its members count (rule 5.9).
+        """
+        is_change = self._choosing or (self._base is not None and self._is_ensemble_change)
+        if self._phase is not _OPEN or not is_change or self._health.has_failed:
+            return []
+        self._choosing, self._base = False, None
+        seen = self._seen_during_update
+        actions: list[AppendAction] = [e.DropChange()]
+        return actions + (self._metadata_seen(*seen) if seen else self._decide_again())
 
     def _continue_without(self, event: e.ReplacementsMissing) -> list[AppendAction]:
         gone = self._health.gone()
@@ -279,7 +302,7 @@ class AppendProtocol:
     # -- metadata --------------------------------------------------------------------------------
 
     def _store(self, metadata: LedgerMetadata) -> list[AppendAction]:
-        self._base = self._metadata
+        self._base, self._is_ensemble_change = self._metadata, False
         return [e.StoreMetadata(metadata, self._version)]
 
     def _update_ended(

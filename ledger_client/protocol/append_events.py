@@ -166,6 +166,13 @@ class MetadataRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeUnsent:
+    """There is no connection to the metadata service, and nothing of the change that is under way
+    was sent to it (rule 5.9).
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class CloseRequested:
     """The caller closes the ledger or abandons pending appends: the ledger ends at its LAC (rule
     6.1).
@@ -196,6 +203,7 @@ AppendEvent = (
     | MetadataStored
     | MetadataConflicted
     | MetadataRefused
+    | ChangeUnsent
     | CloseRequested
     | WriterFailed
 )
@@ -268,6 +276,11 @@ class ReadMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class DropChange:
+    """Send nothing of the change that is under way: it is not needed any more (rule 5.9)."""
+
+
+@dataclass(frozen=True, slots=True)
 class MembersChanged:
     """A fragment is stored and has replaced the ensemble before it."""
 
@@ -308,6 +321,7 @@ AppendAction = (
     | ProposeMembers
     | StoreMetadata
     | ReadMetadata
+    | DropChange
     | MembersChanged
     | FailWriter
     | Closed

@@ -1,12 +1,12 @@
-"""Recent latencies of answers, and suspicion: which bookies are silent for so long that their
-timeout need not be awaited.
+"""Recent latencies of answers, and suspicion: which bookies are silent for so long, or late so
+often, that their timeout need not be awaited.
 
 Leaves observing bookies to the watchdog, and acting on a suspicion (only with a spare) to the
 writers. Safety never depends on it.
 
 Invariants: no bookie is suspected while all are silent; writers act on at most `per_minute_max`
 suspicions in any minute; the limit of silence follows the recent tail latency of the *other*
-bookies.
+bookies, and one slow bookie among three or more others does not raise it.
 
 Source: protocol rules 5.7 and 8.2.
 """
@@ -111,10 +111,11 @@ class BookieObservation:
 
 
 def suspect_after_s(others: Sequence[BookieObservation], limits: SuspicionLimits) -> float:
-    """Return how long a bookie may be silent, in seconds, given the recent latencies of
-    the others.
+    """Return how long a bookie may be silent, in seconds, given the recent latencies of the others:
+    the middle one, or the longer one of two.
     """
-    tail = max((other.tail_latency_s for other in others), default=0.0)
+    tails = sorted(other.tail_latency_s for other in others if other.tail_latency_s > 0)
+    tail = tails[len(tails) // 2] if tails else 0.0
     return min(limits.after_max_s, max(limits.after_min_s, limits.latency_multiple * tail))
 
 
@@ -122,16 +123,73 @@ def suspects(
     observations: Sequence[BookieObservation], now: float, limits: SuspicionLimits
 ) -> list[BookieId]:
     """Return the bookies that are silent while others answer."""
-    suspected: list[BookieId] = []
-    for observed in observations:
-        since = observed.silent_since
-        if since is None or now - since <= limits.after_min_s:
-            continue
-        others = [other for other in observations if other.bookie_id != observed.bookie_id]
-        answering = any(_is_answering(other, since, now, limits) for other in others)
-        if answering and now - since > suspect_after_s(others, limits):
-            suspected.append(observed.bookie_id)
-    return suspected
+    return [
+        observed.bookie_id
+        for observed in observations
+        if _is_overdue(observed, observed.silent_since, observations, now, limits)
+    ]
+
+
+class LateBookies:
+    """Bookies that are late again and again while others answer, although they are never silent for
+    long: packets of theirs are lost, and answers come in bursts.
+
+    A bookie is late when its oldest unanswered request waits longer than it may be silent, while at
+    least half of the bookies in use owe nothing for so long: otherwise this process or its network
+    is slow. Each look at which it is late counts twice as much as one at which it is not.
+    """
+
+    def __init__(self, looks_max: int) -> None:
+        """`looks_max` is the number of looks in a row after which a late bookie is suspected."""
+        self._late_max = 2 * looks_max
+        self._late: dict[BookieId, int] = {}
+
+    def note(
+        self, observations: Sequence[BookieObservation], now: float, limits: SuspicionLimits
+    ) -> list[BookieId]:
+        """Count one look; return the bookies that were late too often, and begin again with
+        them.
+        """
+        in_use = [
+            seen
+            for seen in observations
+            if seen.oldest_unanswered_since is not None
+            or (seen.answered_at is not None and now - seen.answered_at <= limits.after_max_s)
+        ]
+        in_time = [
+            seen
+            for seen in in_use
+            if seen.oldest_unanswered_since is None
+            or now - seen.oldest_unanswered_since <= limits.after_min_s
+        ]
+        are_others_in_time = 2 * len(in_time) >= len(in_use)
+        late: dict[BookieId, int] = {}
+        for observed in observations:
+            since = observed.oldest_unanswered_since
+            is_late = are_others_in_time and _is_overdue(observed, since, in_time, now, limits)
+            count = self._late.get(observed.bookie_id, 0) + (2 if is_late else -1)
+            if count > 0:
+                late[observed.bookie_id] = count
+        too_late = [bookie_id for bookie_id, count in late.items() if count >= self._late_max]
+        self._late = {bookie_id: late[bookie_id] for bookie_id in late if bookie_id not in too_late}
+        return too_late
+
+
+def _is_overdue(
+    observed: BookieObservation,
+    since: float | None,
+    observations: Sequence[BookieObservation],
+    now: float,
+    limits: SuspicionLimits,
+) -> bool:
+    """Return whether a bookie owes an answer since a time, for longer than the others need, while
+    one of them answers.
+    """
+    if since is None or now - since <= limits.after_min_s:
+        return False
+    others = [other for other in observations if other.bookie_id != observed.bookie_id]
+    answering = any(_is_answering(other, since, now, limits) for other in others)
+    return answering and now - since > suspect_after_s(others, limits)
 
 
 def _is_answering(

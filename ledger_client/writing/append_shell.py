@@ -88,6 +88,8 @@ class AppendShell:
         self._events: deque[e.AppendEvent] = deque()
         self._is_dispatching = False
         self._has_turn = False
+        self._unsent: _ChangeStep | None = None  # nothing of it was sent to the metadata service
+        self._storing: asyncio.Task[None] | None = None
         self._is_closed = False
         self._tasks = BackgroundTasks()
 
@@ -125,6 +127,13 @@ class AppendShell:
         """Stop background work. A metadata update under way may still be applied."""
         self._is_closed = True
         await self._tasks.aclose()
+
+    def drop_unsent(self) -> None:
+        """Drop the change that is under way if nothing needs it any more, and nothing of it was
+        sent: there is no connection to the metadata service (rule 5.9).
+        """
+        if self._unsent is not None and not self._services.ledgers.is_connected:
+            self.dispatch(e.ChangeUnsent())
 
     def in_turn(self, reason: str, call: Call, *, urgent: bool) -> None:
         """Make a call that may begin a change of the metadata when it is this ledger's turn."""
@@ -181,13 +190,14 @@ class AppendShell:
                 self.replication.settle(action.entry_id)
             case e.RecordStretch(first, last):
                 self.replication.record_stretch(first, last)
-            case e.ChooseReplacements() | e.ProposeMembers() | e.StoreMetadata() | e.ReadMetadata():
-                if self._has_turn:
-                    self._continue_change(action)
-                else:
-                    change = partial(self._continue_change, action)
-                    # Nothing is confirmed until then (5.2).
-                    self.in_turn("change", change, urgent=True)
+            case (
+                e.ChooseReplacements()
+                | e.ProposeMembers()
+                | e.StoreMetadata()
+                | e.ReadMetadata()
+                | e.DropChange()
+            ):
+                self._change(action)
             case e.MembersChanged():
                 self._observe(action)
             case e.FailWriter(error):
@@ -221,17 +231,35 @@ class AppendShell:
         )
         self._services.pool.add_to(bookie_ids, add)
 
-    def _continue_change(
-        self, action: e.ChooseReplacements | e.ProposeMembers | e.StoreMetadata | e.ReadMetadata
-    ) -> None:
-        """Perform one step of a change, which this ledger has the turn for."""
+    def _change(self, action: "_ChangeStep | e.DropChange") -> None:
+        """Take the next step of a change when it is this ledger's turn, or drop the change."""
+        if isinstance(action, e.DropChange):
+            self._unsent = None
+            if self._storing is not None:
+                self._storing.cancel()
+            return
+        self._unsent = action
+        if self._has_turn:
+            self._continue_change(action)
+        else:  # nothing is confirmed until then (5.2)
+            self.in_turn("change", partial(self._continue_change, action), urgent=True)
+
+    def _continue_change(self, action: "_ChangeStep") -> None:
+        """Perform one step of a change, which this ledger has the turn for, unless the change was
+        dropped meanwhile.
+        """
+        if self._unsent is not action:
+            return
         match action:
             case e.ChooseReplacements():
+                self._unsent = None
                 self._choose(action)
             case e.ProposeMembers():
+                self._unsent = None
                 self.dispatch(e.MembersProposed(self._services.token()))
             case e.StoreMetadata() | e.ReadMetadata():
-                self._services.turns.count(self._tasks.start(self._access_metadata(action)))
+                self._storing = self._tasks.start(self._access_metadata(action))
+                self._services.turns.count(self._storing)
             case _ as never:
                 assert_never(never)
 
@@ -292,6 +320,8 @@ class AppendShell:
         (rule 1.3). A read begins after the FENCED answer that it checks (4.7).
         """
         ended: e.MetadataStored | e.MetadataConflicted | e.MetadataRefused
+        await self._services.ledgers.until_connected()
+        self._unsent = None
         try:
             if isinstance(action, e.StoreMetadata):
                 ended = await self._update(action.metadata, action.expected)
@@ -319,6 +349,9 @@ class AppendShell:
                 if not error.retriable:
                     raise
                 await asyncio.sleep(READ_BACK_PAUSE_S)
+
+
+_ChangeStep = e.ChooseReplacements | e.ProposeMembers | e.StoreMetadata | e.ReadMetadata
 
 
 def _refusal(error: Exception, ledger_id: LedgerId) -> LedgerError:

@@ -183,8 +183,11 @@ class InSyncMembers:
             self._take_spare()
 
     def _take_back(self, bookie_id: BookieId) -> None:
-        """Take back a member that answered, if it is still away."""
-        if not self._is_closed and bookie_id in self._away.bookie_ids:
+        """Take back a member that answered, if it is still away. Nothing would be confirmed until
+        the change is stored, so it waits for a connection to the metadata service.
+        """
+        is_connected = self._services.ledgers.is_connected
+        if is_connected and not self._is_closed and bookie_id in self._away.bookie_ids:
             self._join_in_turn(bookie_id)
 
     def _join_in_turn(self, bookie_id: BookieId) -> None:

@@ -18,6 +18,7 @@ from ledger_client.config import ClientConfig
 from ledger_client.observability import BookieSuspected, Observer
 from ledger_client.protocol.suspicion import (
     BookieObservation,
+    LateBookies,
     SuspicionBudget,
     SuspicionLimits,
     suspects,
@@ -26,6 +27,8 @@ from ledger_client.writing.pacing import Call, Slices
 from metadata.ids import BookieId, LedgerId
 
 WATCH_PERIOD_S: Final = 0.05
+LATE_S: Final = 3.0
+"""Time for which a bookie may be late without a pause, though it answers."""
 TAIL_PART: Final = 0.99
 
 
@@ -69,9 +72,9 @@ class WatchedWriter(Protocol):
         is left to watch.
         """
 
-    def may_suspect(self, bookie_id: BookieId) -> bool:
+    def may_suspect(self, bookie_id: BookieId, *, is_late: bool) -> bool:
         """Return whether the writer waits for this member of its ensemble and a spare could replace
-        it.
+        it; `is_late`: the member answers, but late, and so counts only if each append needs it.
         """
 
     def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
@@ -96,6 +99,7 @@ class Watchdog:
             config.suspect_after_multiple,
             config.suspicions_per_minute_max,
         )
+        self._late = LateBookies(round(LATE_S / WATCH_PERIOD_S))
         self._budget = SuspicionBudget(config.suspicions_per_minute_max)
         self._active: dict[LedgerId, WatchedWriter] = {}
         self._schedule = CheckSchedule()
@@ -158,23 +162,30 @@ class Watchdog:
 
     def _act_on_silence(self, now: float) -> None:
         observed = [self._observe(bookie_id) for bookie_id in self._pool.bookie_ids]
-        silent = {o.bookie_id: o.silent_since for o in observed}
-        for bookie_id in suspects(observed, now, self._limits):
+        silent = suspects(observed, now, self._limits)
+        late = self._late.note(observed, now, self._limits)
+        owing = {o.bookie_id: (o.silent_since, o.oldest_unanswered_since) for o in observed}
+        for bookie_id in dict.fromkeys((*silent, *late)):
             if bookie_id not in self._in_suspicion:
-                since = silent[bookie_id]
-                assert since is not None, "a suspected bookie is silent"
+                is_late = bookie_id not in silent
+                since = owing[bookie_id][is_late]
+                assert since is not None, "a suspected bookie owes an answer"
                 self._in_suspicion[bookie_id] = None
-                self._slices.each(self._suspicions(bookie_id, since, now))
+                calls = self._suspicions(bookie_id, since, now, is_late=is_late)
+                self._slices.each(calls)
 
-    def _suspicions(self, bookie_id: BookieId, silent_since: float, now: float) -> Iterator[Call]:
+    def _suspicions(
+        self, bookie_id: BookieId, since: float, now: float, *, is_late: bool
+    ) -> Iterator[Call]:
         """Yield the suspicions of one bookie by the writers that wait for it."""
         is_allowed = False
         for writer in list(self._active.values()):
-            if self._is_silent(bookie_id, silent_since) and writer.may_suspect(bookie_id):
+            is_suspect = is_late or self._is_silent(bookie_id, since)
+            if is_suspect and writer.may_suspect(bookie_id, is_late=is_late):
                 is_allowed = is_allowed or self._budget.take(now)
                 if not is_allowed:
                     break
-                yield partial(self._suspect, writer, bookie_id, now - silent_since)
+                yield partial(self._suspect, writer, bookie_id, now - since)
             else:
                 yield _do_nothing
         del self._in_suspicion[bookie_id]

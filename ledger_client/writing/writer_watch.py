@@ -3,7 +3,7 @@ of its ledger by another client.
 
 Leaves the timer to `watchdog`, and every decision to the append protocol.
 
-Source: protocol rules 1.4, 4.6, 4.8, 5.6, 5.7, 8.4, 11.3 and 11.7.
+Source: protocol rules 1.4, 4.6, 4.8, 5.6, 5.7, 5.9, 8.4, 11.3 and 11.7.
 """
 
 import math
@@ -137,13 +137,17 @@ class WriterWatch:
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
             return []
-        for bookie_id in shell.protocol.parked:
+        out = shell.protocol.parked
+        if not self._services.ledgers.is_connected:
+            shell.drop_unsent()
+            out = shell.protocol.out  # the change that replaces them waits for a connection
+        for bookie_id in out:
             returned = partial(self._take_back, bookie_id)
             self._services.probes.want(bookie_id, self.ledger_id, returned)
         members_due_s = None if self._in_sync is None else self._in_sync.check(now)
         if members_due_s is not None:
             dues.append(members_due_s)
-        elif shell.protocol.parked:
+        elif out:
             dues.append(now + self._spread(LOOK_MAX_S))
         if oldest is not None:
             waits_s = min(LOOK_SHARE * (now - oldest), LOOK_MAX_S)
@@ -161,6 +165,7 @@ class WriterWatch:
 
     def _take_back(self, bookie_id: BookieId) -> None:
         self._shell.dispatch(e.BookieReturned(bookie_id))
+        self._shell.drop_unsent()
 
     def _has_unsent_lac(self) -> bool:
         return self._shell.protocol.lac > max(self._shell.outbox.lac_sent, self._lac_sent)
@@ -188,18 +193,21 @@ class WriterWatch:
         texts = [f"{bookie}: {why}" for bookie, why in pairs if why]
         return f" ({'; '.join(texts)})" if texts else ""
 
-    def may_suspect(self, bookie_id: BookieId) -> bool:
-        """Return whether the writer waits for this member of its ensemble and can do without it."""
+    def may_suspect(self, bookie_id: BookieId, *, is_late: bool) -> bool:
+        """Return whether the writer waits for this member of its ensemble and can do without it.
+        A late one matters in quorum mode, at AQ = WQ; in-sync mode has a limit of its own (11.7).
+        """
         protocol = self._shell.protocol
-        if not len(self._shell.outbox):
+        quorum, ensemble = protocol.metadata.quorum, self.members
+        needs_all = not quorum.is_in_sync and quorum.ack_quorum == quorum.write_quorum
+        if not len(self._shell.outbox) or (is_late and not needs_all):
             return False
-        ensemble = protocol.metadata.last_fragment.ensemble
         has_spare = self._services.placement.has_spare(ensemble, excluded={})
         return protocol.may_suspect(bookie_id, has_spare=has_spare)
 
     def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
         """Treat a member as failed (rule 5.7)."""
-        reason = f"silent for {silent_s:.3f} s while others answered"
+        reason = f"it left an add unanswered for {silent_s:.3f} s while others answered"
         self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
 
     @property

@@ -51,6 +51,7 @@ from metadata.store.interface import (
     Delete,
     MetadataStore,
     Operation,
+    SessionState,
     WatchCallback,
     find,
 )
@@ -59,6 +60,7 @@ from metadata.store.value_changes import until_certain
 
 FIRST_VERSION: Final = Version(0)
 FIRST_LEDGER_ID: Final = LedgerId(0)
+_AWAY: Final = (SessionState.SUSPENDED, SessionState.EXPIRED)
 
 
 class LedgerStore:
@@ -69,6 +71,26 @@ class LedgerStore:
         self._writes = BatchingStore(store)
         self._rng = rng
         self._wall_clock_ms = wall_clock_ms
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to the metadata service, as far as is known."""
+        return self._store.session_state not in _AWAY
+
+    async def until_connected(self) -> None:
+        """Wait while there is no connection to the metadata service."""
+        is_over = asyncio.Event()
+
+        def look(_state: SessionState | None = None) -> None:
+            if self.is_connected:
+                is_over.set()
+
+        cancel = self._store.on_session(look)
+        try:
+            look()
+            await is_over.wait()
+        finally:
+            cancel()
 
     async def create(self, metadata: LedgerMetadata, *, is_chosen: bool = False) -> Version:
         """Store a new ledger and return its version; the creation token decides an unknown outcome.

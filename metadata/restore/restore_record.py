@@ -1,13 +1,15 @@
-"""Record of a restore: that the metadata came from a dump, and whether an operator accepted that.
+"""Record of a restore: that the metadata came from a dump, or is older than a bookie has seen it,
+and whether an operator accepted that. Its token distinguishes this service from the one before.
 
 Leaves writing the content to `restoring.py`, and what waits for the acceptance to the bookies'
 collectors, to repair and to the sweeps of brokers and chains.
 
 Invariants: the node is the first that a restore creates, so no process sees restored metadata
 without it; while the state is `running` there is no `/instance`, so nothing takes the metadata for
-a cluster; the state changes only running -> finished -> accepted.
+a cluster; the state of a restore changes only running -> finished -> accepted. A service that went
+back behind an accepted one gets a new record.
 
-Source: protocol rule 10.6.
+Source: protocol rules 10.5, 10.6.
 """
 
 import contextlib
@@ -18,6 +20,7 @@ from typing import Annotated, Final
 from metadata.errors import (
     MetadataError,
     NeverRestoredError,
+    NodeExistsError,
     VersionConflictError,
 )
 from metadata.ids import Version
@@ -46,10 +49,10 @@ class RestoreRecord:
 
     token: Annotated[bytes, sized(TOKEN_BYTES)]
     state: RestoreState
-    taken_ms: Ms
-    """Time of the dump."""
-    digest: Annotated[bytes, sized(DIGEST_BYTES)]
-    """SHA-256 of the dump."""
+    taken_ms: Ms | None = None
+    """Time of the dump; None if a bookie found the service older than it was."""
+    digest: Annotated[bytes, sized(DIGEST_BYTES)] | None = None
+    """SHA-256 of the dump; None if a bookie found the service older than it was."""
 
     @property
     def is_accepted(self) -> bool:
@@ -78,6 +81,19 @@ async def is_unaccepted(store: MetadataStore) -> bool:
     """
     restore = await read_restore(store)
     return restore is not None and not restore[0].is_accepted
+
+
+async def record_older(store: MetadataStore, token: bytes, accepted: bytes) -> None:
+    """Record that the service is older than it was, unless it has another record than that of the
+    restore that was `accepted`; empty for none. Raises MetadataError.
+    """
+    stored = await read_restore(store)
+    value = RESTORE_NODE.pack(RestoreRecord(token, RestoreState.FINISHED))
+    with contextlib.suppress(NodeExistsError, VersionConflictError):  # another bookie was first
+        if stored is None:
+            await store.create(RESTORE, value)
+        elif stored[0].token == accepted:
+            await store.compare_and_set(RESTORE, value, stored[1])
 
 
 async def accept_restore(store: MetadataStore) -> RestoreRecord:

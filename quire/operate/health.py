@@ -44,7 +44,7 @@ from quire.operate.ledger_pass import EachLedger
 UNREADABLE: Final = "the metadata cannot be read"
 UNACCEPTED: Final = Finding(
     "metadata",
-    "was restored from a dump, and that is not accepted yet: nothing is collected",
+    "was restored, or is older than it was, and that is not accepted: nothing is collected",
     "quire metadata compare, then quire metadata accept-restore",
 )
 

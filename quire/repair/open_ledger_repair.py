@@ -52,6 +52,10 @@ UNACCEPTED: Final = (
     "the metadata was restored from a dump: compare it (`quire metadata compare`), then run `quire "
     "metadata accept-restore`"
 )
+WRITER_LIVES: Final = (
+    "the client of its writer lives, and a writer replaces the bookie itself; if it has ended with "
+    "an error and left the ledger open, run `quire ledger recover`"
+)
 CLOSED: Final = Postponed("it is closed now: its last fragment is repaired next", again_s=0.0)
 
 
@@ -79,7 +83,7 @@ class OpenLedgerRepair:
             case OpenAction.MOVE:
                 return await self._move(ledger, version, standings)
             case OpenAction.LEAVE:
-                return Postponed("its writer lives, and replaces the bookie itself")
+                return Postponed(WRITER_LIVES)
             case OpenAction.LOOK_AGAIN:
                 left_s = self._missing_writers.due_s(ledger_id) - now_s
                 why = f"its writer is gone: it is recovered in {left_s:.0f} s, if so still"

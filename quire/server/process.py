@@ -2,6 +2,8 @@
 
 Leaves the service to the caller's coroutine, which closes everything that it opens.
 
+Invariant: an exception that ends a thread ends the process, so that no work waits for ever for it.
+
 Format of standard output: one JSON line when the server is ready. Other output goes to standard
 error.
 """
@@ -18,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from quire.server.descriptors import ConnectionRefuser
@@ -88,6 +91,8 @@ def run_server(
         THIS_PROCESS.start()
         closing = (refuser, PROCESS_LAG, THIS_PROCESS)
         with contextlib.ExitStack() as parts:
+            parts.callback(setattr, threading, "excepthook", threading.excepthook)
+            threading.excepthook = partial(_thread_ended, process.kind)
             parts.callback(start_from(os.environ, process.kind))
             for part in closing:
                 parts.callback(part.close)
@@ -100,6 +105,20 @@ def run_server(
         return EXIT_FAILED
     log_event("server stopped", kind=process.kind, ran_s=round(time.monotonic() - began_s, 1))
     return EXIT_OK
+
+
+def end_at_once(kind: str, why: str, error: BaseException | None = None) -> None:
+    """End the process without closing anything, so that its session with the metadata service ends
+    and a supervisor starts it again.
+    """
+    logging.getLogger(LOGGER).error("%s stopped: %s", kind, why, exc_info=error)
+    os._exit(EXIT_FAILED)
+
+
+def _thread_ended(kind: str, ended: threading.ExceptHookArgs) -> None:
+    """End the process: whatever waits for the thread would wait for ever."""
+    name = "a thread" if ended.thread is None else f"thread {ended.thread.name}"
+    end_at_once(kind, f"{name} ended by {ended.exc_type.__name__}", ended.exc_value)
 
 
 def refuse_optimised_mode() -> None:

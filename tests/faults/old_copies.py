@@ -27,7 +27,7 @@ from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import Status
 from metadata.errors import MetadataError
-from metadata.ids import BookieId, EntryId, LedgerId, Version
+from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.registry.positions import PositionStore
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
@@ -139,7 +139,7 @@ class History:
             interval_s=self._interval_s,
             rng=self._rng,
             log=ServerLog(simulation_loop().time),
-            callbacks=PositionCallbacks(_unexpected, _went_back),
+            callbacks=PositionCallbacks(_unexpected, lambda _: None, _moved),
         )
         await keeper.claim()
         tasks = [asyncio.ensure_future(storage.background()), asyncio.ensure_future(keeper.run())]
@@ -283,8 +283,8 @@ def _unexpected(error: PositionTakenError) -> None:
     raise AssertionError(f"no other process records here: {error}")
 
 
-async def _went_back(found: Version, known: Version) -> None:
-    raise AssertionError(f"the node went from {known} to {found}")
+async def _moved() -> bool:
+    raise AssertionError("the node is older than before")
 
 
 def run(budget: Budget) -> Summary:

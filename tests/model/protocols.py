@@ -213,7 +213,7 @@ class Writers(Protocols[AppendProtocol]):
                     events.append(a.CloseRequested(token_of(WRITER, 1, version)))
             case a.Closed(metadata):
                 effects.append(Effect("finish", (self._pool.number(metadata),)))
-            case a.MembersChanged() | a.Settle() | a.RecordStretch():
+            case a.MembersChanged() | a.Settle() | a.RecordStretch() | a.DropChange():
                 pass
 
 

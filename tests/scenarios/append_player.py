@@ -15,6 +15,7 @@ Events:
     conflict STATE [fragments=...] [last=N length=N]  it was not: this is the stored value
     found STATE [version=N] [recreated] ...         the answer to "read the metadata"
     metadata-refused
+    unsent                                          nothing of the change was sent (5.9)
     close | give-up | deleted                       deleted: as the writer's watch sees it
     shown | lag a | suspectable a                   shows in-sync members, what a lacks, 5.7
 """
@@ -87,6 +88,8 @@ class AppendPlayer:
                 return e.SpareJoined()
             case ["ready", bookie_id]:
                 return e.MemberReady(BookieId(bookie_id), w.TOKEN)
+            case ["unsent"]:
+                return e.ChangeUnsent()
             case ["members"]:
                 return e.MembersProposed(w.TOKEN)
             case ["chosen", *pairs]:
@@ -140,7 +143,7 @@ class AppendPlayer:
         found = w.ledger(self._quorum, fragments, state, last, length)
         return replace(found, creation_token=OTHERS) if "recreated" in options else found
 
-    def _show(self, action: e.AppendAction) -> str:  # noqa: PLR0911 - one line for each
+    def _show(self, action: e.AppendAction) -> str:  # noqa: C901, PLR0911 - a line for each
         match action:
             case e.SendBatch(first, bookie_ids):
                 return f"send {first} to {','.join(bookie_ids)}"
@@ -160,6 +163,8 @@ class AppendPlayer:
                 return f"store {_show_ledger(metadata)} at version {expected}"
             case e.ReadMetadata():
                 return "read the metadata"
+            case e.DropChange():
+                return "drop the change"
             case e.MembersChanged(fragment):
                 left = ",".join(action.replaced) or "none"
                 return f"changed {w.show_fragments([fragment])} left={left}"

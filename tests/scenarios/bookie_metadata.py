@@ -73,12 +73,12 @@ class KeptMetadata:
     async def change(
         self, how: str, server: MemoryMetadataServer, store: MemoryMetadataStore
     ) -> None:
-        """Keep the data, or replace it by what was kept."""
+        """Keep the data, or replace it by what was kept; what a backup replaces is kept then."""
         match how:
             case "back-up-metadata":
                 self.backup = copy.deepcopy(server.tree)
             case "restore-metadata":
-                server.tree = copy.deepcopy(self.backup)
+                server.tree, self.backup = copy.deepcopy(self.backup), server.tree
             case "dump-metadata":
                 self.dump = await dump_of(store)
             case "restore-dump":
@@ -129,9 +129,9 @@ async def claim(
     lines: list[str],
 ) -> Claimed:
     """Compare the service's age and claim the position, as a start does before it serves."""
-    age = MetadataAge(disk, store, identity.bookie_id, context.storage.writability)
-    await age.restore()
     rng = Random(f"run {identity.starts}")
+    age = MetadataAge(disk, store, rng, identity.bookie_id, context.storage.writability)
+    await age.restore()
     keeper = PositionKeeper(
         store,
         PositionClaim(
@@ -143,9 +143,10 @@ async def claim(
         rng=rng,
         log=context.log,
         callbacks=PositionCallbacks(
-            lambda error: lines.append(f"ended {type(error).__name__}"), age.note_position
+            lambda error: lines.append(f"ended {type(error).__name__}"),
+            age.note_recorded,
+            age.may_collect,
         ),
     )
     await keeper.claim()
-    age.follow(lambda: keeper.version)
     return Claimed(age, keeper, asyncio.get_running_loop().create_task(keeper.run()))

@@ -7,7 +7,8 @@ everything untyped, and everything that crosses threads, stays in this module an
 Invariants: reports reach the loop in the order in which kazoo's socket thread saw them; an attempt
 to connect to one server takes at most `try_timeout_s`, so that a silent server does not use up the
 session; the server tried last is the last one tried again; a server that is behind what this
-process has seen refuses it, also when a new session begins: kazoo drops what it has seen then.
+process has seen refuses it, also when a new session begins: kazoo drops what it has seen then; what
+ends kazoo's connecting thread before `stop` ends its session, and a new one begins.
 
 Source: kazoo 2.10-2.11.
 """
@@ -151,6 +152,7 @@ class ZooKeeperSession:
         )
         self._client.add_listener(self._state_changed)
         self._wrap_connection(self._client._connection)  # noqa: SLF001
+        self._keep_connecting(self._client._connection)  # noqa: SLF001
 
     @property
     def is_of_this_process(self) -> bool:
@@ -337,3 +339,21 @@ class ZooKeeperSession:
         connection._invoke = invoke  # noqa: SLF001
         connection._read_socket = read  # noqa: SLF001
         connection._expand_client_hosts = expand  # noqa: SLF001
+
+    def _keep_connecting(self, connection: Any) -> None:
+        """Begin kazoo's loop again when anything but `stop` has ended it. Its end has reported the
+        session as lost, and has failed what was under way.
+        """
+        plain_loop = connection.zk_loop
+        stopped = self._client._stopped  # noqa: SLF001
+
+        def connect_until_stopped() -> None:
+            while not stopped.is_set():
+                try:
+                    plain_loop()
+                except Exception as error:  # noqa: BLE001  # it would end kazoo's thread
+                    self._handler.note_failure(error)
+                    _log.exception("connecting to ZooKeeper failed, and begins again")
+                stopped.wait(RECONNECT_DELAY_MAX_S)
+
+        connection.zk_loop = connect_until_stopped

@@ -81,8 +81,10 @@ BUGS = (
         (
             Edit(
                 APPEND,
-                "        return self._store(metadata.with_ensemble_change("
-                "first, ensemble, token))\n",
+                "        actions = self._store(metadata.with_ensemble_change("
+                "first, ensemble, token))\n"
+                "        self._is_ensemble_change = True\n"
+                "        return actions\n",
                 "        changed = metadata.with_ensemble_change(first, ensemble, token)\n"
                 "        self._take_metadata(changed, self._version)\n"
                 "        sent = self._adopt(metadata, changed)\n"

@@ -1,5 +1,5 @@
 """Model that drives the real `AppendProtocol` through random histories: failing bookies, late
-answers, delayed ensemble changes, closes, and recoverers that fence the writer.
+answers, delayed and dropped ensemble changes, closes, and recoverers that fence the writer.
 
 Leaves bookies, recoverers and most of the checks to `recovery_model`.
 
@@ -50,6 +50,8 @@ class WriterModel(Model):
         self.writer = AppendProtocol(self.stored, self.version, options)
         self.error: LedgerError | None = None
         self.written: LedgerMetadata | None = None
+        self.unsent: a.StoreMetadata | None = None
+        self.dropped = 0
         self.is_closing = False
         self.counts: dict[EntryId, int] = {}
         self.changes = 0
@@ -75,6 +77,10 @@ class WriterModel(Model):
             back: list[a.AppendEvent] = [a.BookieReturned(self.writer.parked[0]), a.SpareJoined()]
             event = self.rng.choice(back)
             self.send(lambda: self.notify(event))
+        if self.unsent is not None and self.rng.random() < RETURN_ODDS:
+            for name in self.writer.out:
+                self.notify(a.BookieReturned(name))
+            self.notify(a.ChangeUnsent())
         if self.rng.random() < CLOSE_ODDS:
             self.send(self.close)
 
@@ -102,7 +108,7 @@ class WriterModel(Model):
         for action in self.writer.handle(event):
             self.do(action)
 
-    def do(self, action: a.AppendAction) -> None:
+    def do(self, action: a.AppendAction) -> None:  # noqa: C901 - a case for each
         match action:
             case a.SendBatch(first, names):
                 self.send_batch(first, names)
@@ -110,8 +116,12 @@ class WriterModel(Model):
                 self.confirm(lac, length)
             case a.ChooseReplacements():
                 self.notify(self.choice(action))
-            case a.StoreMetadata(metadata, expected):
-                self.send(lambda: self.store_change(metadata, expected))
+            case a.StoreMetadata():
+                self.unsent = action
+                self.send(lambda: self.send_change(action))
+            case a.DropChange():
+                self.dropped += self.unsent is not None
+                self.unsent = None
             case a.ReadMetadata():
                 self.send(lambda: self.notify(a.MetadataConflicted(self.stored, self.version)))
             case a.FailWriter(error):
@@ -166,6 +176,12 @@ class WriterModel(Model):
             if copies < quorum.ack_quorum:
                 raise ViolationError(f"{entry} was confirmed with {copies} copies at {replicas}")
         self.acknowledged = lac
+
+    def send_change(self, action: a.StoreMetadata) -> None:
+        """Send a change, unless it was dropped before."""
+        if self.unsent is action:
+            self.unsent = None
+            self.store_change(action.metadata, action.expected)
 
     def store_change(self, changed: LedgerMetadata, version: Version) -> None:
         if version == self.version:
@@ -259,9 +275,11 @@ class InSyncModel(WriterModel):
     def return_one(self) -> None:
         for bookie in self.rng.sample(list(self.bookies.values()), 2):
             bookie.is_down = bookie.is_dead
-        for name in self.writer.parked:
+        for name in self.writer.parked if self.unsent is None else self.writer.out:
             if self.is_up(name):
                 self.notify(a.BookieReturned(name))
+        if self.unsent is not None:
+            self.notify(a.ChangeUnsent())
 
     def join_one(self) -> None:
         name = self.rng.choice(list(self.bookies))

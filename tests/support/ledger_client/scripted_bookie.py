@@ -60,6 +60,10 @@ class ScriptedBookie:
         self.order: list[str] = []
         self.reads: list[int] = []
         self.is_silent = False
+        self.is_refusing = False
+        """Whether it ends each new connection at once."""
+        self.late_s = 0.0
+        """Time after which it answers an add."""
         self.hello: Callable[[Hello], HelloReply | None] = self.accept
         self.answer: Callable[[Request], Reply | bytes | None] = self.usual_answer
         self.add_status = Status.OK
@@ -133,6 +137,9 @@ class ScriptedBookie:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connection_count += 1
+        if self.is_refusing:
+            writer.transport.abort()
+            return
         self._writers.append(writer)
         task = asyncio.current_task()
         assert task is not None
@@ -153,7 +160,11 @@ class ScriptedBookie:
             self.adds.append((frame.flags, batch))
             self.order.append(f"add {batch.header.ledger_id}/{batch.header.first_entry_id}")
             if not self.is_silent:
-                writer.write(self.answer_add(frame))
+                acks = self.answer_add(frame)
+                if self.late_s > 0:
+                    asyncio.get_running_loop().call_later(self.late_s, writer.write, acks)
+                else:
+                    writer.write(acks)
             return
         request = decode_request(frame.body)
         self.requests.append(request)

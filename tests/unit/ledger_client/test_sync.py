@@ -1,10 +1,12 @@
 """The blocking client, used from several threads; its cluster lives on the client's own loop."""
 
+import asyncio
 import os
 import pickle
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -29,6 +31,7 @@ from ledger_client import (
 from ledger_client import LedgerClient as AsyncClient
 from ledger_client.reading.reader import LedgerReader as AsyncReader
 from ledger_client.sync import Chain, LedgerClient, LedgerReader, LedgerWriter
+from ledger_client.sync_loop import BackgroundLoop
 from ledger_client.writing.writer import LedgerWriter as AsyncWriter
 from tests.support.ledger_client.cluster import TestCluster
 
@@ -283,6 +286,23 @@ def test_a_blocking_call_from_the_loop_is_refused(blocking: Blocking) -> None:
             blocking.client.ledger_info(1)
 
     blocking.run(inside())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_calls_end_when_a_callback_has_ended_the_thread() -> None:
+    background = BackgroundLoop()
+    waiting = background.start(asyncio.sleep(3600))
+
+    async def leave() -> None:
+        raise SystemExit(1)
+
+    with suppress(SystemExit, ClientClosedError):
+        background.run(leave())
+    with pytest.raises(CancelledError):
+        waiting.result()
+    with pytest.raises(ClientClosedError):
+        background.run(asyncio.sleep(0))
+    background.stop()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -7,27 +7,31 @@ from dataclasses import replace
 
 import pytest
 
-from bookie.errors import DiskFullError, FormatError
+from bookie.errors import FormatError
 from bookie.identity.metadata_age import (
     MetadataAge,
     SeenMetadata,
     decode_seen,
     encode_seen,
-    was_restored,
+    may_lack_starts,
 )
 from bookie.storage.writability import Reason, Writability
+from metadata.errors import MetadataError
 from metadata.ids import BookieId, Version
 from metadata.paths import LEDGER_IDS, RESTORE
 from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
 from metadata.restore.restore_record import (
     RESTORE_NODE,
+    TOKEN_BYTES,
     RestoreRecord,
     RestoreState,
     accept_restore,
+    record_older,
 )
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.number_blocks import pack_block
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
+from tests.support.metadata.scripted_faults import ScriptedFaults
 
 BOOKIE = BookieId("bookie-test")
 RECORD = PositionRecord(b"r" * 16, 7, files=("1", "2", "3"), lock="")
@@ -37,18 +41,20 @@ class Bench:
     """A bookie's disk, and a metadata service that can be restored from a backup."""
 
     def __init__(self) -> None:
-        self.server = MemoryMetadataServer()
+        self.service_faults = ScriptedFaults()
+        self.server = MemoryMetadataServer(self.service_faults)
         self.store = MemoryMetadataStore(self.server)
         self.positions = PositionStore(self.store)
         self.platter = Platter()
         self.faults = DiskFaults(delay_s_max=0)
+        self.rng = random.Random(2)
         self.writability = Writability(lambda: 0.0)
 
     async def start(self) -> MetadataAge:
         """Return the state that a new process reads."""
         self.writability = Writability(lambda: 0.0)
         disk = CrashableDisk(self.platter, random.Random(1), self.faults)
-        age = MetadataAge(disk, self.store, BOOKIE, self.writability)
+        age = MetadataAge(disk, self.store, self.rng, BOOKIE, self.writability)
         await age.restore()
         return age
 
@@ -124,8 +130,8 @@ async def test_either_number_shows_an_older_service(what: str) -> None:
 async def test_recorded_version_counts_before_it_is_read_back() -> None:
     bench = Bench()
     age = await bench.start()
-    age.follow(lambda: Version(5))
     await bench.grow(ledger_ids=1_001)
+    age.note_recorded(Version(5))
     assert not await age.may_collect()
 
 
@@ -134,35 +140,108 @@ async def test_older_service_is_noticed_on_a_full_disk() -> None:
     await bench.grow(ledger_ids=1_001)
     age = await bench.start()
     bench.faults.capacity_bytes = 0
-    with pytest.raises(DiskFullError):
-        await age.note_position(NO_POSITION, Version(4))
+    age.note_recorded(Version(4))
+    assert not await age.may_collect()
     assert not await age.may_collect()
     bench.faults.capacity_bytes = 2**40
-    await age.keep()
-    assert not await (await bench.start()).may_collect()
+    assert not await (await bench.start()).may_collect(), "the service itself says it"
 
 
-async def test_note_position_is_durable_on_return() -> None:
+async def test_the_finding_is_durable_on_return() -> None:
     bench = Bench()
     await bench.grow(ledger_ids=1_001)
     age = await bench.start()
-    await age.note_position(NO_POSITION, Version(4))
+    age.note_recorded(Version(4))
+    assert not await age.may_collect()
     bench.platter.crash(random.Random(3))
-    assert not await (await bench.start()).may_collect()
+    assert (await bench.start()).went_back
 
 
-SEEN = SeenMetadata(Version(17), 3_001, "it went back: 3 and was 5", bytes(range(16)))
+@pytest.mark.parametrize("restarts", ["none", "on the older one", "on both"])
+@pytest.mark.parametrize("writes", [1, 20])
+async def test_collecting_goes_on_when_the_newest_state_returns(restarts: str, writes: int) -> None:
+    bench = Bench()
+    age = await bench.start()
+    await bench.grow(ledger_ids=1_001)
+    backup = copy.deepcopy(bench.server.tree)
+    for _ in range(5):
+        await bench.grow(ledger_ids=2_001)
+        age.note_recorded((await bench.positions.get(BOOKIE)).version)
+    assert await age.may_collect()
+    await age.keep()
+    newest, bench.server.tree = bench.server.tree, backup
+    if restarts != "none":
+        age = await bench.start()
+    assert not await age.may_collect()
+    for _ in range(writes):
+        await bench.grow(ledger_ids=9_001)
+        age.note_recorded((await bench.positions.get(BOOKIE)).version)
+        assert not await age.may_collect(), "newer numbers, of another service"
+    bench.server.tree = newest
+    if restarts == "on both":
+        age = await bench.start()
+    assert await age.may_collect()
+    assert bench.writability.conditions() == ()
+    await age.keep()
+    assert await (await bench.start()).may_collect()
+
+
+async def test_a_bookie_learns_from_another_one_that_the_service_is_older() -> None:
+    bench = Bench()
+    await bench.grow(ledger_ids=1_001)
+    age = await bench.start()
+    await record_older(bench.store, b"t" * TOKEN_BYTES, b"")
+    assert not await age.may_collect()
+    await accept_restore(bench.store)
+    assert await age.may_collect()
+
+
+async def test_a_service_without_the_accepted_restore_is_another_one() -> None:
+    bench = Bench()
+    await bench.grow(ledger_ids=1_001)
+    older = copy.deepcopy(bench.server.tree)
+    await restore_service(bench, RestoreState.ACCEPTED)
+    age = await bench.start()
+    assert await age.may_collect()
+    await age.keep()
+    bench.server.tree = older
+    for _ in range(3):
+        await bench.grow(ledger_ids=99_001)
+    assert not await age.may_collect()
+    await age.accept()
+    assert await age.may_collect()
+
+
+async def test_an_older_service_without_its_record_is_never_trusted_by_its_numbers() -> None:
+    bench = Bench()
+    age = await bench.start()
+    await bench.grow(ledger_ids=2_001)
+    assert await age.may_collect()
+    stored = await bench.store.get(LEDGER_IDS)
+    await bench.store.compare_and_set(LEDGER_IDS, pack_block(LEDGER_IDS, 1), stored.version)
+    bench.service_faults.acts = ["refused"]
+    with pytest.raises(MetadataError):
+        await age.may_collect()
+    await bench.grow(ledger_ids=9_001)
+    assert not await age.may_collect()
+
+
+SEEN = SeenMetadata(Version(17), 3_001, "it went back: 3 and was 5", True, bytes(range(16)))
 
 
 def test_the_lines_of_the_mark_in_their_order() -> None:
     assert encode_seen(SEEN).startswith(
         b"quire-seen 1\nposition-version 17\nledger-ids 3001\nwent-back it went back: 3 and was 5"
-        b"\nrestore 000102030405060708090a0b0c0d0e0f\ncrc32c "
+        b"\ntold-apart 1\nrestore 000102030405060708090a0b0c0d0e0f\ncrc32c "
     )
 
 
 def test_the_mark_is_read_as_it_was_written() -> None:
-    for seen in (SEEN, replace(SEEN, went_back=""), replace(SEEN, restore=b"")):
+    for seen in (
+        SEEN,
+        replace(SEEN, went_back="", is_told_apart=False),
+        replace(SEEN, restore=b""),
+    ):
         assert decode_seen(encode_seen(seen)) == seen
 
 
@@ -253,12 +332,12 @@ async def test_an_operator_accepts_a_restore_for_one_bookie() -> None:
     assert await (await bench.start()).may_collect()
 
 
-async def test_a_bookie_knows_whether_the_metadata_was_restored() -> None:
+async def test_a_bookie_knows_whether_the_metadata_may_lack_starts() -> None:
     bench = Bench()
     age = await bench.start()
     disk = CrashableDisk(bench.platter, random.Random(1), bench.faults)
-    assert not await was_restored(disk, bench.store)
+    assert not await may_lack_starts(disk, bench.store)
     await restore_service(bench, RestoreState.FINISHED)
-    assert await was_restored(disk, bench.store)
+    assert await may_lack_starts(disk, bench.store)
     await age.accept()
-    assert not await was_restored(disk, bench.store)
+    assert not await may_lack_starts(disk, bench.store)

@@ -1,6 +1,7 @@
 """The end of the log is recorded in the metadata, by one process at a time (2.6, 2.7, 10.5)."""
 
 import asyncio
+import copy
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,7 +52,9 @@ class Bench:
         self.positions = PositionStore(self.store)
         self.written = Written()
         self.taken: list[PositionTakenError] = []
-        self.went_back = 0
+        self.recorded: list[Version] = []
+        self.moved = 0
+        self.is_newest = False
         self.keeper = self.make(StoredPosition(None, NO_POSITION), b"a" * 16, interval_s)
 
     def make(
@@ -71,11 +74,12 @@ class Bench:
             interval_s=interval_s,
             rng=random.Random(1),
             log=ServerLog(loop.time),
-            callbacks=PositionCallbacks(self.taken.append, self._note_went_back),
+            callbacks=PositionCallbacks(self.taken.append, self.recorded.append, self._note_moved),
         )
 
-    async def _note_went_back(self, _found: Version, _known: Version) -> None:
-        self.went_back += 1
+    async def _note_moved(self) -> bool:
+        self.moved += 1
+        return self.is_newest
 
     async def stored(self) -> PositionRecord:
         record = (await self.positions.get(BOOKIE)).record
@@ -178,7 +182,7 @@ async def test_an_unknown_outcome_is_decided_by_reading_back(acts: list[str]) ->
             bench.written.durable_lsn = lsn
             await bench.until_recorded(lsn)
         assert not bench.taken
-        assert not bench.went_back
+        assert not bench.moved
 
     await running(work)
 
@@ -220,9 +224,52 @@ async def test_older_node_does_not_stop_the_bookie() -> None:
         old = replace(RECORD, incarnation=b"a" * 16, end_lsn=50)
         await bench.positions.put(BOOKIE, old, NO_POSITION)
         bench.written.durable_lsn = 400
-        await until(lambda: bench.went_back == 1)
+        await until(lambda: bench.moved == 1)
         await bench.until_recorded(400)
         assert not bench.taken
+
+    await running(work)
+
+
+@pytest.mark.parametrize("writes", [1, 9])
+async def test_a_process_goes_on_when_what_it_left_returns(writes: int) -> None:
+    async def work(bench: Bench) -> None:
+        for lsn in (200, 300, 400):
+            bench.written.durable_lsn = lsn
+            await bench.until_recorded(lsn)
+        newest = copy.deepcopy(bench.server.tree)
+        await bench.store.delete(PATH, bench.keeper.version)
+        for lsn in range(500, 500 + writes):
+            bench.written.durable_lsn = lsn
+            await bench.until_recorded(lsn)
+        assert bench.moved == 1
+        bench.server.tree, bench.is_newest = newest, True
+        bench.written.durable_lsn = 900
+        await bench.until_recorded(900)
+        assert bench.moved == 2
+        assert not bench.taken
+        assert bench.recorded[-1] == bench.keeper.version == 4
+
+    await running(work)
+
+
+@pytest.mark.parametrize("writes", [2, 9])
+async def test_a_process_that_began_on_an_older_service_ends_when_the_newest_returns(
+    writes: int,
+) -> None:
+    async def work(bench: Bench) -> None:
+        newest = copy.deepcopy(bench.server.tree)
+        original = PositionStore(MemoryMetadataStore(bench.server))
+        for version in range(5):
+            await original.put(BOOKIE, RECORD, Version(version))
+        newest, bench.server.tree = bench.server.tree, newest
+        for lsn in range(500, 500 + writes):
+            bench.written.durable_lsn = lsn
+            await bench.until_recorded(lsn)
+        bench.server.tree, bench.is_newest = newest, True
+        bench.written.durable_lsn = 900
+        await until(lambda: bool(bench.taken))
+        assert await bench.stored() == RECORD
 
     await running(work)
 
@@ -231,7 +278,7 @@ async def test_missing_node_is_created_again() -> None:
     async def work(bench: Bench) -> None:
         await bench.store.delete(PATH, bench.keeper.version)
         bench.written.durable_lsn = 400
-        await until(lambda: bench.went_back == 1)
+        await until(lambda: bench.moved == 1)
         await bench.until_recorded(400)
 
     await running(work)

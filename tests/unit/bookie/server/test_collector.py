@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -50,7 +51,7 @@ class Collecting:
         self.store = machine.store()
         self.ledgers = machine.ledgers(self.store)
         disk = CrashableDisk(Platter(), machine.rng, DiskFaults(delay_s_max=0))
-        self.age = MetadataAge(disk, self.store, BOOKIE, served.storage.writability)
+        self.age = MetadataAge(disk, self.store, Random(1), BOOKIE, served.storage.writability)
         self.collector = Collector(
             served.context,
             self.store,
@@ -199,7 +200,7 @@ async def test_an_emptied_metadata_service_removes_nothing(collecting: Collectin
 
 async def test_a_restored_metadata_service_removes_nothing(collecting: Collecting) -> None:
     await collecting.add(1)
-    await collecting.age.note_position(Version(3), Version(9))
+    collecting.age.note_recorded(Version(9))
     assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
     await collecting.age.accept()
@@ -210,7 +211,7 @@ async def test_nothing_is_removed_when_the_service_is_restored_during_the_check(
     collecting: Collecting,
 ) -> None:
     await collecting.add(1)
-    collecting.age.follow(lambda: Version(9))  # it recorded a position that is missing now
+    collecting.age.note_recorded(Version(9))  # it recorded a position that is missing now
     assert not await collecting.removes_one()
     assert collecting.served.storage.ledger_ids() == [ONE]
 

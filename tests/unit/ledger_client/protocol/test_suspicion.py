@@ -1,9 +1,10 @@
-"""Silence is suspicious only while others answer, and only a limited number of times (protocol
-5.7).
+"""Silence is suspicious only while others answer, and only a limited number of times, and so are
+late answers (protocol 5.7).
 """
 
 from ledger_client.protocol.suspicion import (
     BookieObservation,
+    LateBookies,
     SuspicionBudget,
     SuspicionLimits,
     suspect_after_s,
@@ -118,3 +119,41 @@ def test_only_a_bookie_that_has_answered_since_vouches() -> None:
 def test_a_suspicion_counts_for_a_minute_and_no_longer() -> None:
     budget = SuspicionBudget(per_minute_max=1)
     assert [budget.take(t) for t in (0.0, 60.0, 60.5)] == [True, False, True]
+
+
+def test_one_slow_bookie_among_three_others_does_not_raise_the_limit() -> None:
+    others = [seen("b", None, 99.9, tail_s=5.0), seen("c", None, 99.9, tail_s=0.05)]
+    others += [seen("d", None, 99.9, tail_s=0.1), seen("e", None, None, tail_s=0.0)]
+    assert suspect_after_s(others, LIMITS) == 0.8
+
+
+def looks(
+    late: LateBookies, ages_s: list[float], *, other_s: float = 0.0
+) -> list[tuple[int, list[BookieId]]]:
+    """Look 20 times a second; return the looks that found late bookies. A has just answered at each
+    look, and its oldest add has one of the ages; the oldest add of B has another one.
+    """
+    seen_late: list[tuple[int, list[BookieId]]] = []
+    for number, age_s in enumerate(ages_s, 1):
+        now = NOW + number / 20
+        observed = [seen("a", now - age_s, now - 0.01), seen("b", now - other_s, now - 0.01)]
+        assert suspects(observed, now, LIMITS) == []
+        names = late.note(observed, now, LIMITS)
+        if names:
+            seen_late.append((number, names))
+    return seen_late
+
+
+def test_a_bookie_that_is_late_again_and_again_is_suspected() -> None:
+    assert looks(LateBookies(10), [0.5] * 25) == [(10, ["a"]), (20, ["a"])]
+    assert looks(LateBookies(10), [0.5, 0.0] * 30) == [(37, ["a"])]
+
+
+def test_a_bookie_that_is_late_now_and_then_is_not_suspected() -> None:
+    assert looks(LateBookies(10), [0.5, 0.0, 0.0] * 100) == []
+    assert looks(LateBookies(10), [0.19] * 100) == []
+    assert looks(LateBookies(10), ([0.5] * 9 + [0.0] * 18) * 5) == [], "a longer pause each time"
+
+
+def test_bookies_that_are_late_together_are_not_suspected() -> None:
+    assert looks(LateBookies(10), [0.5] * 100, other_s=0.4) == []

@@ -45,7 +45,7 @@ class Writer:
             return None
         return now + self.pause_s
 
-    def may_suspect(self, bookie_id: BookieId) -> bool:
+    def may_suspect(self, bookie_id: BookieId, *, is_late: bool) -> bool:
         return False
 
     def suspect(self, bookie_id: BookieId, silent_s: float) -> None:

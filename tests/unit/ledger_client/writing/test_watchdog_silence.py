@@ -1,5 +1,5 @@
-"""The watchdog suspects a silent bookie while others answer, and rests while nothing is pending
-(rule 5.7).
+"""The watchdog suspects a silent or late bookie while others answer, and rests while nothing is
+pending (rule 5.7).
 """
 
 import asyncio
@@ -93,6 +93,7 @@ class Writer:
         self.check_count = 0
         self.asked_count = 0
         self.on_check: Callable[[], None] | None = None
+        self.needs_all = True
 
     def check(self, now: float) -> float | None:
         self.check_count += 1
@@ -100,9 +101,9 @@ class Writer:
             self.on_check()
         return None if self.next_check_s is None else now + self.next_check_s
 
-    def may_suspect(self, bookie_id: BookieId) -> bool:
+    def may_suspect(self, bookie_id: BookieId, *, is_late: bool) -> bool:
         self.asked_count += 1
-        return bookie_id in self.waits_for
+        return bookie_id in self.waits_for and (self.needs_all or not is_late)
 
     def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
         del self.waits_for[bookie_id]
@@ -251,6 +252,24 @@ def test_silence_since_an_answer_counts_from_the_answer() -> None:
         await asyncio.sleep(LEAST_S)
         ((_, silent_s),) = writer.suspected
         assert LEAST_S < silent_s <= LEAST_S + 2 * WATCH_PERIOD_S
+
+    run(main)
+
+
+def test_a_bookie_whose_answers_are_late_is_suspected_where_every_append_needs_it() -> None:
+    """Its packets are lost: it answers every 100 ms, and each answer took half a second."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        waiting, other = Writer(1, A), Writer(2, A)
+        other.needs_all = False
+        world = World(waiting, other)
+        for _ in range(100):
+            world.pool.unanswered[A] = loop.time() - 0.5
+            world.pool.answered[A] = loop.time()
+            await asyncio.sleep(0.1)
+        assert waiting.suspects == [A]
+        assert other.suspected == []
 
     run(main)
 

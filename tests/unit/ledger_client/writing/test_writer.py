@@ -238,6 +238,24 @@ async def test_a_silent_bookie_is_suspected_long_before_its_timeout(cluster: Tes
     await writer.aclose()
 
 
+@pytest.mark.parametrize("quorum", [ALL_THREE, THREE], ids=["AQ = WQ", "AQ < WQ"])
+async def test_a_bookie_that_is_late_all_the_time_is_replaced_where_each_append_needs_it(
+    cluster: TestCluster, quorum: Quorum
+) -> None:
+    """It answers every 60 ms, so it is never silent."""
+    writer = await opened(cluster, quorum, add_timeout_s=30.0)
+    await writer.append(b"warm")
+    late = cluster.bookie(members(cluster, writer)[0])
+    appends: list[asyncio.Task[int]] = []
+    for number in range(200):
+        late.late_s = min(1.0, number / 100)
+        appends.append(asyncio.create_task(writer.append(b"x")))
+        await asyncio.sleep(0.05)
+    await asyncio.gather(*appends)
+    assert (str(late.id) in members(cluster, writer)) == (quorum is THREE)
+    await writer.aclose()
+
+
 async def test_delayed_changes_wait_for_the_quorum_to_need_them(cluster: TestCluster) -> None:
     await cluster.add_bookie()
     writer = await opened(cluster, delay_ensemble_change=True)
@@ -249,6 +267,30 @@ async def test_delayed_changes_wait_for_the_quorum_to_need_them(cluster: TestClu
     await cluster.bookie(before[1]).stop()
     await writer.append(b"z")
     assert not {*before[:2]} & {*members(cluster, writer)}
+    await writer.aclose()
+
+
+@pytest.mark.parametrize("quorum", [THREE, ALL_THREE, Quorum.in_sync(3, 2)])
+async def test_a_bookie_that_returns_is_used_while_the_metadata_service_is_away(
+    cluster: TestCluster, quorum: Quorum
+) -> None:
+    writer = await opened(cluster, quorum)
+    await writer.append(b"x")
+    before = members(cluster, writer)
+    bookie = cluster.bookie(before[0])
+    cluster.stores[-1].suspend()
+    bookie.is_refusing = True
+    bookie.drop_connections()
+    append = asyncio.create_task(writer.append(b"y"))
+    await asyncio.sleep(1.0)
+    assert not append.done(), "the change waits for the metadata service"
+    bookie.is_refusing = False
+    assert await append == 1
+    assert await writer.append(b"z") == 2
+    cluster.stores[-1].resume()
+    await writer.wait_fully_replicated(2)
+    assert members(cluster, writer) == before
+    assert len(writer.info.fragments) == 1
     await writer.aclose()
 
 

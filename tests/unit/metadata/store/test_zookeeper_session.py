@@ -1,5 +1,6 @@
 """A new session's lease counts from the sending of the request for it, not from the answer, which
-may arrive when the server has almost ended the session. The attempts to connect stay apart.
+may arrive when the server has almost ended the session. The attempts to connect stay apart. An
+error that kazoo does not expect ends no thread.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.retry import ForceRetryError
 
+from metadata.store.interface import SessionState
 from metadata.store.uri import parse_metadata_uri
 from metadata.store.zookeeper.session import (
     RECONNECT_DELAY_MAX_S,
@@ -19,6 +21,9 @@ from metadata.store.zookeeper.session import (
     ZooKeeperSession,
     reconnect_retry,
 )
+from metadata.store.zookeeper.store import open_store
+from tests.support.metadata.scripted_zookeeper import ScriptedZooKeeper
+from tests.until import until
 from tests.virtual_time import VirtualTimeLoop
 
 TIMEOUTS_MS = (4000, 4000)
@@ -82,3 +87,23 @@ def test_pauses_between_attempts_to_connect_do_not_shrink(run: int) -> None:
         reconnect_retry(sleep)(refused)
     assert min(pauses) >= RECONNECT_DELAY_S / 2
     assert max(pauses) <= RECONNECT_DELAY_MAX_S * 2
+
+
+async def test_an_error_that_ends_kazoos_thread_begins_a_new_session(
+    zookeeper: ScriptedZooKeeper,
+) -> None:
+    store = await open_store(f"{zookeeper.uri}/quire", rng=Random(7))
+    states: list[SessionState] = []
+    store.on_session(states.append)
+    connection = store._session._client._connection
+
+    def fail(*_: object) -> None:
+        del connection._connect_attempt
+        raise OSError(22, "Invalid argument")
+
+    connection._connect_attempt = fail
+    zookeeper.cut()
+    await until(lambda: states[-1:] == [SessionState.CONNECTED])
+    assert states == [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED]
+    assert await store.create("/a", b"") == 0
+    await store.aclose()

@@ -1,4 +1,6 @@
-"""A server's process ends on a signal, when its work ends, and when its work fails."""
+"""A server's process ends on a signal, when its work ends, and when its work or
+one of its threads fails.
+"""
 
 import asyncio
 import json
@@ -12,7 +14,7 @@ import pytest
 from quire.server.process import first_of
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, sys, threading
 from quire.server.errors import CannotListenError
 from quire.server.process import ServerProcess, print_ready, run_server
 
@@ -24,6 +26,8 @@ async def serve(stopping):
         raise Refused("look there")
     if sys.argv[1] == "busy":
         raise CannotListenError("it", "a", 1, "in use")
+    if sys.argv[1] == "thread":
+        threading.Thread(target=lambda: {}[1], name="it").start()
     await stopping.wait()
 
 sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,)), serve))
@@ -105,6 +109,15 @@ def events_of(process: subprocess.Popen[str]) -> list[str]:
     assert process.stderr is not None
     lines = [json.loads(line) for line in process.stderr.read().splitlines()]
     return [f"{line['event']} {line.get('signal', '')}".strip() for line in lines]
+
+
+def test_an_exception_that_ends_a_thread_ends_the_process() -> None:
+    with start("thread") as process:
+        assert process.wait() == 1
+        assert process.stderr is not None
+        line = json.loads(process.stderr.read())
+    assert line["event"] == "thing stopped: thread it ended by KeyError"
+    assert line["traceback"].endswith("KeyError: 1")
 
 
 def test_imported_objects_are_frozen_and_the_collection_threshold_is_set() -> None:
