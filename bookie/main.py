@@ -36,6 +36,7 @@ from metadata.ids import BookieId
 from metadata.registry.location import with_host_name
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
+from quire.addresses import join_address
 from quire.identity.errors import SecurityError
 from quire.server.descriptors import share_descriptors
 from quire.server.process import (
@@ -177,7 +178,7 @@ def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieA
     print_ready(
         {
             "id": bookie_id,
-            "address": f"{addresses.host}:{addresses.port}",
+            "address": join_address(addresses.host, addresses.port),
             "admin": addresses.admin_url,
             "pid": os.getpid(),
             "data_dir": str(Path(options.data_dir).absolute()),

@@ -131,7 +131,7 @@ def _print_ready(serving: BrokerAddresses) -> None:
         {
             "id": serving.broker_id,
             "address": serving.address,
-            "listeners": {bind.name: f"{bind.host}:{bind.port}" for bind in serving.listeners},
+            "listeners": {bind.name: bind.address for bind in serving.listeners},
             "admin": serving.admin_url,
             "pid": os.getpid(),
         }

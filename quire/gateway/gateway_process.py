@@ -12,6 +12,7 @@ from metadata.errors import MetadataError
 from metadata.security.client_principals import certified_principal, parse_principals
 from metadata.security.grant_store import GrantTable
 from metadata.store.interface import MetadataStore, SessionState
+from quire.addresses import is_wildcard, join_address
 from quire.gateway.connection import ClientConnection
 from quire.gateway.gateway_context import GatewayContext
 from quire.gateway.limits import GatewayCounters
@@ -24,7 +25,7 @@ from quire.server.listening import ListeningServer
 from quire.server.overriding import override
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog
-from quire.server.server_options import TlsMode, is_wildcard
+from quire.server.server_options import TlsMode
 from quire.server.tls_listening import TlsListening
 
 KIND: Final = "gateway"
@@ -123,7 +124,8 @@ class GatewayProcess:
         admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
         scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
         admin_host = host if is_wildcard(admin_host) else admin_host
-        return GatewayAddresses(f"{host}:{port}", f"{scheme}://{admin_host}:{admin_port}")
+        admin_url = f"{scheme}://{join_address(admin_host, admin_port)}"
+        return GatewayAddresses(join_address(host, port), admin_url)
 
     def _readiness(self) -> str | None:
         if self._missing is None and self._store.session_state is not SessionState.CONNECTED:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from quire.addresses import PORT_MAX, is_loopback, join_address, without_brackets
 from quire.options import OptionTable, option, switch
 from quire.server.overriding import override
 from quire.server.server_options import (
@@ -24,12 +25,10 @@ from quire.server.server_options import (
     ServerOptions,
     connections_per_address_option,
     host_option,
-    is_loopback,
 )
 from quire.zookeeper import PORT_DEFAULT
 
 NUMBER_MAX: Final = 255
-PORT_MAX: Final = 65_535
 ALL_ADDRESSES: Final = "0.0.0.0"
 EXAMPLE: Final = "1=zk1.example:2888:3888"
 
@@ -49,8 +48,8 @@ class Member:
     @property
     def setting(self) -> tuple[str, str]:
         """Name and value of ZooKeeper's setting for this server."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"server.{self.number}", f"{host}:{self.peer_port}:{self.election_port}"
+        peer = join_address(self.host, self.peer_port)
+        return f"server.{self.number}", f"{peer}:{self.election_port}"
 
 
 def parse_members(text: str) -> tuple[Member, ...]:
@@ -73,7 +72,7 @@ def _member(text: str) -> Member:
         raise ValueError(f"{text!r} has a port that does not exist: use 1 to {PORT_MAX}")
     if peer_port == election_port:
         raise ValueError(f"{text!r} has one port twice: use two")
-    return Member(number, match[2].strip("[]"), peer_port, election_port)
+    return Member(number, without_brackets(match[2]), peer_port, election_port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from metadata.store.embedded import (
     spawn_supervised,
 )
 from metadata.store.embedded_java import find_jars, find_java
+from quire.addresses import is_wildcard, join_address
 from quire.server.server_log import ServerLog
-from quire.server.server_options import is_wildcard
 from quire.zookeeper.options import ZooKeeperOptions
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ZooKeeperServer:
     @property
     def address(self) -> str:
         """`host:port` for clients of this machine."""
-        return f"{self._local_host}:{self._options.port}"
+        return join_address(self._local_host, self._options.port)
 
     @property
     def pid(self) -> int:
