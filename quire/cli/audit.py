@@ -35,7 +35,11 @@ LEFT_OUT: Final = frozenset(
 async def recorded(
     arguments: argparse.Namespace, output: Output, work: Coroutine[None, None, int]
 ) -> int:
-    """Run a command and record its result. Returns its status; raises what it raises."""
+    """Run a command and record its result. Returns its status; raises what it raises.
+
+    The command goes on if the reader of its output ends: what is recorded is what it did.
+    """
+    output.may_end_early = False
     try:
         status = await work
     except (UsageError, NeedsConsentError):

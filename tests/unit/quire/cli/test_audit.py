@@ -134,6 +134,22 @@ async def test_a_failure_is_recorded_and_wrong_usage_is_not(
     assert [record.result for record in await records(memory_cluster)] == ["failed: it is refused"]
 
 
+class Closed(io.StringIO):
+    def write(self, _text: str) -> int:  # type: ignore[explicit-override]
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+async def test_a_change_is_recorded_as_done_if_the_reader_of_its_output_ended(
+    memory_cluster: MemoryCluster,
+) -> None:
+    await memory_cluster.create("a")
+    arguments = parser_of("repair").parse_args(["settings", "lost_after_s=77"])
+    output = Output(as_json=False, results=Closed(), remarks=io.StringIO())
+    await recorded(arguments, output, arguments.handler(arguments, output))
+    assert isinstance(output.lost, BrokenPipeError)
+    assert [record.result for record in await records(memory_cluster)] == ["done"]
+
+
 async def test_a_trail_that_fails_changes_no_result(
     memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
