@@ -93,7 +93,7 @@ def run_bookie(options: BookieOptions, companion: Companion | None = None) -> in
 
 def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> BookieId:
     """Create a new bookie in an empty `data_dir`; return its id. Raises BookieError and
-    MetadataError.
+    MetadataError: ClusterNotFoundError, where no cluster was created.
     """
     refuse_optimised_mode()
     return run_on_a_loop(partial(_format, options, prefix))
@@ -101,7 +101,7 @@ def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> Boo
 
 async def _format(options: BookieOptions, prefix: str) -> BookieId:
     rng = random.Random(os.urandom(16))
-    store = await _open_store(options, rng, make_root=True)
+    store = await _open_store(options, rng)
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
@@ -119,7 +119,7 @@ async def _serve(
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
-        store = await _open_store(options, rng, make_root=False)
+        store = await _open_store(options, rng)
         try:
             async with AsyncExitStack() as beside:
                 if companion is not None:
@@ -186,12 +186,7 @@ def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieA
     )
 
 
-async def _open_store(
-    options: BookieOptions, rng: random.Random, *, make_root: bool
-) -> MetadataStore:
+async def _open_store(options: BookieOptions, rng: random.Random) -> MetadataStore:
     return await open_store(
-        options.metadata,
-        rng=rng,
-        session_timeout_s=options.session_timeout_s,
-        make_root=make_root,
+        options.metadata, rng=rng, session_timeout_s=options.session_timeout_s, make_root=False
     )

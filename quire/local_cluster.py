@@ -177,9 +177,8 @@ class LocalCluster:
             self._report(f"Starting ZooKeeper in {self.data_dir} ...")
             # A bookie waits for ZooKeeper for some seconds only, so it starts afterwards.
             await start_all({"ZooKeeper": self._zookeeper.start()}, self._report)
+            await create_cluster(self.metadata_uri, Random(os.urandom(16)))
             await self._start_servers(self.bookies, "bookie")
-            if not self.bookies:  # the first bookie creates the cluster
-                await create_cluster(self.metadata_uri, Random(os.urandom(16)))
             if self._is_secure and self._wanted_brokers:
                 await self._add_user()
             numbers = range(1, self._wanted_brokers + 1)

@@ -84,6 +84,14 @@ def test_the_server_has_a_variable_of_its_own_beside_the_shared_one() -> None:
     assert load(variables={"SHARED": "ab", "QUIRE_LAMP_WORD": "cd"}).word == "cd"
 
 
+def test_a_file_goes_before_the_variables_and_a_flag_before_the_file() -> None:
+    """So a variable for commands, such as QUIRE_METADATA, moves no server to another cluster."""
+    variables = {"SHARED": "ab", "QUIRE_LAMP_WORD": "cd"}
+    text = '[lamp]\nword = "ef"\n'
+    assert load(text, variables).word == "ef"
+    assert load(text, variables, word="gh").word == "gh"
+
+
 def test_all_errors_come_at_once_and_none_that_follows_from_another() -> None:
     assert errors({"QUIRE_LAMP_COLOUR": "green", "SHARED": "odd"}, bytes_per_s=1) == [
         "QUIRE_LAMP_COLOUR must be one of red, blue, not 'green'",
