@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from bookie.bookie_process import BookieAddresses, BookieProcess
-from bookie.errors import BookieError
+from bookie.errors import FINAL, BookieError
 from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
 from bookie.log.reserve import check_room
@@ -86,7 +86,12 @@ def run_bookie(options: BookieOptions, companion: Companion | None = None) -> in
     )
     failures = (BookieError, MetadataError, SecurityError)
     process = ServerProcess(
-        "bookie", options.log_level, options.die_with_parent, failures, warning=warning
+        "bookie",
+        options.log_level,
+        options.die_with_parent,
+        failures,
+        warning=warning,
+        final=FINAL,
     )
     return run_server(process, partial(_serve, options, companion))
 

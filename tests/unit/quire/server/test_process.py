@@ -8,28 +8,34 @@ import sys
 
 import pytest
 
+from quire.errors import ExitCode
 from quire.server.process import first_of
 
 PROGRAM = """
 import asyncio, sys
 from quire.server.errors import CannotListenError
+from quire.errors import ExitCode
 from quire.server.process import ServerProcess, print_ready, run_server
 
 class Refused(Exception): pass
+class Removed(Refused): pass
 
 async def serve(stopping):
     print_ready({"id": "it"})
     if sys.argv[1] == "fail":
         raise Refused("look there")
+    if sys.argv[1] == "removed":
+        raise Removed("it never serves again")
     if sys.argv[1] == "busy":
         raise CannotListenError("it", "a", 1, "in use")
     await stopping.wait()
 
-sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,)), serve))
+sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,), final=(Removed,)), serve))
 """
 
 COLLECTED = """
 import gc
+from quire.errors import ExitCode
 from quire.server.process import COLLECT_AFTER_OBJECTS, ServerProcess, run_server
 
 async def serve(stopping):
@@ -86,10 +92,17 @@ def test_process_stops_cleanly_on_a_signal(way: str) -> None:
         assert process.wait() == 0
 
 
-@pytest.mark.parametrize(("way", "says"), [("fail", "look there"), ("busy", "choose another")])
-def test_a_failure_is_one_line_that_says_what_to_do(way: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "says", "status"),
+    [
+        ("fail", "look there", ExitCode.UNAVAILABLE),
+        ("busy", "choose another", ExitCode.UNAVAILABLE),
+        ("removed", "never serves again", ExitCode.REFUSED),
+    ],
+)
+def test_a_failure_is_one_line_that_says_what_to_do(way: str, says: str, status: int) -> None:
     with start(way) as process:
-        assert process.wait() == 1
+        assert process.wait() == status
         assert process.stderr is not None
         (line,) = process.stderr.read().splitlines()
     assert '"level": "error", "event": "thing stopped: ' in line
