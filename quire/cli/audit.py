@@ -22,6 +22,7 @@ from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import ExitCode, NeedsConsentError, UsageError, exit_code
 from quire.identity.errors import SecurityError
+from quire.operate.fields import describe_field
 
 RECORD_S_MAX: Final = 10.0
 NOT_RECORDED: Final = (ExitCode.USAGE, ExitCode.NOT_FOUND)
@@ -75,7 +76,7 @@ def text_of(arguments: argparse.Namespace) -> str:
         for name, value in sorted(vars(arguments).items())
         if name not in LEFT_OUT and value not in (None, False, [])
     }
-    return " ".join(f"{name}={value}" for name, value in given.items())
+    return " ".join(f"{name}={describe_field(name, value)}" for name, value in given.items())
 
 
 def _user() -> str:

@@ -19,6 +19,8 @@ from quire.operate.fields import Json, Row, describe_field, heading, printable, 
 ROWS_MEASURED_MAX: Final = 500
 """Number of rows of a table that are held back to find its column widths; later rows are printed at
 once."""
+VALUE_CHARACTERS_MAX: Final = 120
+"""A value with names, such as a bookie's statistics, that is longer has a line for each name."""
 LAYOUT: Final = "\n\t"
 """Control characters that texts of Quire have."""
 
@@ -44,7 +46,13 @@ class Output:
             return
         width = max((len(heading(name)) for name in row), default=0)
         for name, value in row.items():
-            self.line(f"{heading(name):<{width}}  {describe_field(name, value)}")
+            text = describe_field(name, value)
+            if isinstance(value, Mapping) and len(text) > VALUE_CHARACTERS_MAX:
+                self.line(heading(name))
+                for key in value:
+                    self.line(f"  {printable(heading(key))}  {describe_field(key, value[key])}")
+            else:
+                self.line(f"{heading(name):<{width}}  {text}")
 
     def document(self, row: Row, tables: Mapping[str, Sequence[str]]) -> None:
         """Print one row of which some fields are lists of rows: a JSON object, or the other fields

@@ -108,6 +108,13 @@ async def test_a_change_is_recorded_with_its_arguments(memory_cluster: MemoryClu
     assert [row["act"] for row in rows] == ["repair pause"]
 
 
+async def test_arguments_are_recorded_as_they_were_written(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a")
+    await run("repair", "settings", "lost_after_s=77", "urgent_after_s=7")
+    (record,) = await records(memory_cluster)
+    assert record.arguments == "changes=lost_after_s=77, urgent_after_s=7"
+
+
 async def test_the_address_of_the_metadata_is_not_recorded(memory_cluster: MemoryCluster) -> None:
     await memory_cluster.create("a")
     address = "zk://ann:secret@nowhere:1/cluster"

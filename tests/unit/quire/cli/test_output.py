@@ -61,6 +61,16 @@ def test_text_of_a_client_reaches_no_terminal_as_it_is(*, terminal: bool) -> Non
     assert "one\n\ttwo" in text
 
 
+def test_a_long_value_with_names_has_a_line_for_each_name() -> None:
+    out = output()
+    numbers = {f"number_{number:02}": number for number in range(50)}
+    out.record({"id": "a", "statistics": numbers, "few": {"a": 1, "b": 2}})
+    lines = text_of(out).splitlines()
+    assert lines[:4] == ["id          a", "statistics", "  number 00  0", "  number 01  1"]
+    assert lines[-1] == "few         a=1, b=2"
+    assert len(lines) == 3 + len(numbers)
+
+
 def test_entries_are_printed_on_a_terminal_as_text_of_a_line() -> None:
     data = b"a\tb\x1b[31m\n\xff\xe6\x97\xa5"
     assert output(terminal=True).data_line(data).decode() == "a\tb\\x1b[31m\\n\\xff日\n"
