@@ -110,6 +110,18 @@ class ZooKeeperOptions(ServerOptions):
     sync_ticks: int = option(
         5, "how long a server may be without news of the leader", low=2, high=100
     )
+    election_connect_ms: int = option(
+        5_000,
+        "how long a server may take to connect to another one for an election",
+        low=100,
+        high=60_000,
+    )
+    election_pause_max_ms: int = option(
+        60_000,
+        "the longest time between two messages of a server that looks for a leader",
+        low=1_000,
+        high=60_000,
+    )
     session_timeout_max_ms: int = option(
         300_000, "the longest session that a client may have", low=1_000, high=3_600_000
     )

@@ -174,6 +174,8 @@ def settings_of(options: ZooKeeperOptions, data_dir: Path) -> dict[str, object]:
     if options.members:
         settings["initLimit"] = options.start_ticks
         settings["syncLimit"] = options.sync_ticks
+        settings["cnxTimeout"] = options.election_connect_ms
+        settings["fastleader.maxNotificationInterval"] = options.election_pause_max_ms
         settings["quorumListenOnAllIPs"] = str(options.peers_on_all_addresses).lower()
         settings.update(member.setting for member in options.members)
     return settings
