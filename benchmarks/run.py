@@ -19,7 +19,16 @@ from typing import Final
 ALL: Final = ("startup", "append", "read", "failover", "many_ledgers", "restart", "age")
 """`raw` is not in the list: `append` runs it next to each of its cases."""
 
-FOLDERS: Final = ("ledgers", "bookies", "brokers", "repair", "spark", "console", "floods")
+FOLDERS: Final = (
+    "ledgers",
+    "bookies",
+    "brokers",
+    "repair",
+    "spark",
+    "console",
+    "floods",
+    "zookeeper",
+)
 
 
 def module_of(name: str) -> str:

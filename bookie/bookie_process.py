@@ -60,10 +60,11 @@ from metadata.security.quota_set import QuotaSet
 from metadata.security.quota_store import QuotaTable
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.interface import MetadataStore, SessionState
+from quire.addresses import is_wildcard, join_address
 from quire.server.admin import AdminContent, AdminServer
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog, SessionLog
-from quire.server.server_options import TlsMode, is_wildcard
+from quire.server.server_options import TlsMode
 
 DISK_VERSION: Final = 2
 SEEN_S_MAX: Final = 2.0
@@ -84,7 +85,7 @@ class BookieAddresses:
     def admin_url(self) -> str:
         """Address of the admin port."""
         scheme = "https" if self.is_admin_tls else "http"
-        return f"{scheme}://{self.admin_host}:{self.admin_port}"
+        return f"{scheme}://{join_address(self.admin_host, self.admin_port)}"
 
 
 class BookieProcess:
@@ -287,7 +288,7 @@ class BookieProcess:
         described = {
             "id": str(identity.bookie_id),
             "cluster": identity.cluster.hex(),
-            "address": f"{host}:{port}",
+            "address": join_address(host, port),
             "build": self._build,
         }
         routes = BookieAdmin(context, self._readiness, described, switch, age).routes()

@@ -6,7 +6,7 @@ whether the same call may be repeated.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from quire.copyable import CopyableError
 from quire.server.overriding import override
@@ -27,6 +27,19 @@ class DiskFailedError(BookieError):
         super().__init__(
             f"{what}: the disk failed ({why}); the bookie stops. Replace the disk, or start it "
             "again to replay what was durable"
+        )
+        self.what = what
+        self.why = why
+
+
+class NotPermittedError(DiskFailedError):
+    """The user of this process may not use a file or directory. The disk is not at fault."""
+
+    def __init__(self, what: str, why: str) -> None:
+        BookieError.__init__(
+            self,
+            f"{what}: this user may not use it ({why}); the bookie stops. Give its files to the"
+            " user that runs the bookie (chown -R), or run it as their owner; nothing is damaged",
         )
         self.what = what
         self.why = why
@@ -253,6 +266,20 @@ class BookieRemovedError(BookieError):
         )
         self.bookie_id = bookie_id
         self.reason = reason
+
+
+FINAL: Final = (
+    NotPermittedError,
+    IndexFileError,
+    FormatError,
+    CookieMissingError,
+    CookieMismatchError,
+    CookieDamagedError,
+    OriginalLivesError,
+    PositionTakenError,
+    BookieRemovedError,
+)
+"""Errors that a start again cannot cure: an operator must do something first."""
 
 
 def _effect(*, is_counted: bool) -> str:

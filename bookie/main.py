@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from bookie.bookie_process import BookieAddresses, BookieProcess
-from bookie.errors import BookieError
+from bookie.errors import FINAL, BookieError
 from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
 from bookie.log.reserve import check_room
@@ -35,6 +35,7 @@ from metadata.ids import BookieId
 from metadata.registry.location import with_host_name
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
+from quire.addresses import join_address
 from quire.distribution import build
 from quire.identity.errors import SecurityError
 from quire.server.descriptors import share_descriptors
@@ -83,14 +84,19 @@ def run_bookie(options: BookieOptions, companion: Companion | None = None) -> in
     )
     failures = (BookieError, MetadataError, SecurityError)
     process = ServerProcess(
-        "bookie", options.log_level, options.die_with_parent, failures, warning=warning
+        "bookie",
+        options.log_level,
+        options.die_with_parent,
+        failures,
+        warning=warning,
+        final=FINAL,
     )
     return run_server(process, partial(_serve, options, companion))
 
 
 def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> BookieId:
     """Create a new bookie in an empty `data_dir`; return its id. Raises BookieError and
-    MetadataError.
+    MetadataError: ClusterNotFoundError, where no cluster was created.
     """
     refuse_optimised_mode()
     return run_on_a_loop(partial(_format, options, prefix))
@@ -98,7 +104,7 @@ def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> Boo
 
 async def _format(options: BookieOptions, prefix: str) -> BookieId:
     rng = random.Random(os.urandom(16))
-    store = await _open_store(options, rng, make_root=True)
+    store = await _open_store(options, rng)
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
@@ -116,7 +122,7 @@ async def _serve(
     disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
-        store = await _open_store(options, rng, make_root=False)
+        store = await _open_store(options, rng)
         try:
             async with AsyncExitStack() as beside:
                 if companion is not None:
@@ -173,7 +179,7 @@ def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieA
     print_ready(
         {
             "id": bookie_id,
-            "address": f"{addresses.host}:{addresses.port}",
+            "address": join_address(addresses.host, addresses.port),
             "admin": addresses.admin_url,
             "pid": os.getpid(),
             "data_dir": str(Path(options.data_dir).absolute()),
@@ -181,12 +187,7 @@ def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: BookieA
     )
 
 
-async def _open_store(
-    options: BookieOptions, rng: random.Random, *, make_root: bool
-) -> MetadataStore:
+async def _open_store(options: BookieOptions, rng: random.Random) -> MetadataStore:
     return await open_store(
-        options.metadata,
-        rng=rng,
-        session_timeout_s=options.session_timeout_s,
-        make_root=make_root,
+        options.metadata, rng=rng, session_timeout_s=options.session_timeout_s, make_root=False
     )

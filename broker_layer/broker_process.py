@@ -92,11 +92,12 @@ from metadata.topics.partition_store import PartitionStore
 from metadata.topics.replica_numbers import ReplicaNumbers
 from metadata.topics.topic import NO_LEADER
 from metadata.topics.topic_store import TopicStore
+from quire.addresses import is_wildcard, join_address
 from quire.options import with_options
 from quire.server.admin import AdminContent, AdminServer
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog, SessionLog
-from quire.server.server_options import TlsMode, is_wildcard
+from quire.server.server_options import TlsMode
 
 PROCESS_NAME_BYTES: Final = 4
 LAC_DELAY_S: Final = 1.0
@@ -124,8 +125,7 @@ class BrokerAddresses:
     @property
     def address(self) -> str:
         """Advertised address of the first listener."""
-        first = self.listeners[0]
-        return f"{first.host}:{first.port}"
+        return self.listeners[0].address
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,7 +560,7 @@ class BrokerProcess:
         def identity() -> Mapping[str, object]:
             return {
                 "id": options.broker_id,
-                "address": f"{first.host}:{first.port}",
+                "address": first.address,
                 "build": self._environment.build,
                 "controller": self._cluster.view.controller_id,
                 "led_partitions": self._leading.manager.led_count,
@@ -576,7 +576,8 @@ class BrokerProcess:
         self._parts.push_async_callback(admin.close)
         host, port = await admin.start(options.admin_host, options.admin_port)
         scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
-        return f"{scheme}://{first.host if is_wildcard(host) else host}:{port}"
+        reachable = first.host if is_wildcard(host) else host
+        return f"{scheme}://{join_address(reachable, port)}"
 
     async def _register(self, advertised: tuple[ListenerAddress, ...], admin_url: str) -> None:
         options = self._options

@@ -14,8 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from quire.distribution import build
-
 from broker_layer.broker_process import (
     BrokerAddresses,
     BrokerEnvironment,
@@ -30,6 +28,7 @@ from ledger_client.cluster_access import identity_of
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.registry.cluster import open_cluster_store
+from quire.distribution import build
 from quire.identity.errors import ClientFileError, SecurityError
 from quire.server.descriptors import share_descriptors
 from quire.server.process import (
@@ -138,7 +137,7 @@ def _print_ready(serving: BrokerAddresses) -> None:
         {
             "id": serving.broker_id,
             "address": serving.address,
-            "listeners": {bind.name: f"{bind.host}:{bind.port}" for bind in serving.listeners},
+            "listeners": {bind.name: bind.address for bind in serving.listeners},
             "admin": serving.admin_url,
             "pid": os.getpid(),
         }

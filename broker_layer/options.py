@@ -20,6 +20,7 @@ from broker_layer.transactions.values import TransactionConfig
 from metadata.security.acls import ANY_USER
 from metadata.server_options import metadata_option, session_timeout_option
 from metadata.topics.topic import BROKER_ID_MAX
+from quire.addresses import is_loopback
 from quire.identity.principal import parse_principal
 from quire.options import OptionError, OptionTable, option, switch
 from quire.server.overriding import override
@@ -31,7 +32,6 @@ from quire.server.server_options import (
     connections_option,
     connections_per_address_option,
     drain_timeout_option,
-    is_loopback,
     unreachable,
 )
 

@@ -158,7 +158,7 @@ INSTANCE: Final = _kind(
     "/instance",
     "",
     "the cluster's identity, 16 random bytes",
-    "the first bookie when it is formatted, or `quire cluster init`",
+    "`quire cluster init`",
     "for ever",
     clients=Right.READ,
 )

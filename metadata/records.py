@@ -65,7 +65,6 @@ from metadata.msgpack_fields import (
 )
 
 INT64_MAX: Final = 2**63 - 1
-PORT_MAX: Final = 65_535
 NOT_STORED: Final = "not stored"
 """Mark of a field that is not stored: the reader gives its value, or it has its default."""
 

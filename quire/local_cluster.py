@@ -30,6 +30,7 @@ from metadata.registry.cluster import create_cluster, open_cluster_store
 from metadata.security.user_store import UserStore
 from metadata.store.embedded import START_TIMEOUT_S, EmbeddedZooKeeper
 from metadata.store.embedded_ports import HOST, free_port, is_free
+from quire.addresses import join_address
 from quire.errors import LocalClusterError, UnusableDirectoryError
 from quire.identity.sasl.credentials import ScramMechanism, new_credential
 from quire.identity.secret_files import read_secret
@@ -117,7 +118,7 @@ class LocalCluster:
 
     def _uri_for(self, name: str) -> str:
         """Return the address for a client, or for the clients of a server role."""
-        uri = f"zk://{HOST}:{self._zookeeper_port}{CHROOT}"
+        uri = f"zk://{join_address(HOST, self._zookeeper_port)}{CHROOT}"
         return f"{uri}?client={self.certificates.client_file(name)}" if self._is_secure else uri
 
     @property
@@ -176,9 +177,8 @@ class LocalCluster:
             self._report(f"Starting ZooKeeper in {self.data_dir} ...")
             # A bookie waits for ZooKeeper for some seconds only, so it starts afterwards.
             await start_all({"ZooKeeper": self._zookeeper.start()}, self._report)
+            await create_cluster(self.metadata_uri, Random(os.urandom(16)))
             await self._start_servers(self.bookies, "bookie")
-            if not self.bookies:  # the first bookie creates the cluster
-                await create_cluster(self.metadata_uri, Random(os.urandom(16)))
             if self._is_secure and self._wanted_brokers:
                 await self._add_user()
             numbers = range(1, self._wanted_brokers + 1)

@@ -37,6 +37,7 @@ from bookie.errors import (
     DescriptorsExhaustedError,
     DiskFailedError,
     DiskFullError,
+    NotPermittedError,
     SyncFullError,
     UnreadableError,
 )
@@ -77,6 +78,8 @@ def translation(what: str, error: OSError) -> BookieError:
         return DescriptorsExhaustedError(what, str(error))
     if error.errno in _NO_SPACE:
         return DiskFullError(what)
+    if isinstance(error, PermissionError):
+        return NotPermittedError(what, str(error))
     return DiskFailedError(what, str(error))
 
 

@@ -372,7 +372,7 @@ class RealDisk:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise DiskFailedError(name, str(error)) from error
+            raise disk_calls.translation(name, error) from error
 
     def _has_own_disk(self, directory: str) -> bool:
         """Return whether a directory is on another file system than the log."""

@@ -41,6 +41,7 @@ from bookie.errors import (
     DiskFailedError,
     DiskFullError,
     IndexFileError,
+    NotPermittedError,
     UnreadableError,
 )
 from bookie.files import disk_calls
@@ -290,6 +291,8 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
     except (OSError, lmdb.Error) as error:
         if _is_no_space(error):
             raise DiskFullError(str(path)) from error
+        if isinstance(error, PermissionError) or os.strerror(errno.EACCES) in str(error):
+            raise NotPermittedError(str(path), str(error)) from error
         raise DiskFailedError(str(path), str(error)) from error
 
 

@@ -62,7 +62,7 @@ from bookie.identity.original import WAIT_S_MIN, OriginalCheck
 from bookie.identity.own_lifecycle import refuse_removed
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, Version
-from metadata.registry.cluster import INSTANCE_BYTES, ensure_cluster, require_cluster
+from metadata.registry.cluster import INSTANCE_BYTES, require_cluster
 from metadata.registry.cookies import CookieRecord, CookieStore
 from metadata.registry.positions import PositionStore, StoredPosition
 from metadata.store.interface import MetadataStore
@@ -183,9 +183,16 @@ class Identity:
 
 
 async def format_directories(
-    disk: Disk, store: MetadataStore, prefix: str, rng: Random, wall_clock_ms: Callable[[], int]
+    disk: Disk,
+    store: MetadataStore,
+    prefix: str,
+    rng: Random,
+    wall_clock_ms: Callable[[], int],
+    find_cluster: Callable[[MetadataStore], Awaitable[bytes]] = require_cluster,
 ) -> BookieId:
-    """Create a new bookie in empty, locked directories. Raises AlreadyFormattedError."""
+    """Create a new bookie of the cluster in empty, locked directories. Raises
+    AlreadyFormattedError, and ClusterNotFoundError where no cluster was created.
+    """
     for directory in (*DIRECTORIES, "."):
         names = await disk.list_names(directory)
         unexpected = [name for name in names if name not in (_LOCK_NAME, *DIRECTORIES)]
@@ -193,7 +200,7 @@ async def format_directories(
             raise AlreadyFormattedError(directory, "has a cookie already: a bookie is there")
         if unexpected:
             raise AlreadyFormattedError(directory, f"is not empty: it contains {unexpected[0]}")
-    cluster = await ensure_cluster(store, rng)
+    cluster = await find_cluster(store)
     record = CookieRecord(
         BookieId(f"{prefix}-{rng.randbytes(ID_RANDOM_BYTES).hex()}"),
         rng.randbytes(INSTANCE_BYTES),

@@ -78,14 +78,14 @@ class OriginalCheck:
                 return held.incarnation
             if loop.time() >= deadline_s:
                 raise OriginalRegisteredError(
-                    bookie_id, _address(registration), self._wait_s, is_counted=is_counted
+                    bookie_id, registration.address, self._wait_s, is_counted=is_counted
                 )
             if not is_reported and self._log is not None:
                 is_reported = True
                 self._log.warning(
                     "waiting for the session of another process of this bookie to end",
                     bookie=bookie_id,
-                    address=_address(registration),
+                    address=registration.address,
                     seconds_max=self._wait_s,
                 )
             await asyncio.sleep(CHECK_INTERVAL_S)
@@ -119,11 +119,7 @@ async def _refuse_if_alive(
     reply = await greet(registration.host, registration.port, bookie_id)
     if reply is None or reply.bookie_id != bookie_id or reply.status is Status.CLOSING:
         return
-    raise OriginalLivesError(bookie_id, _address(registration), is_counted=is_counted)
-
-
-def _address(registration: BookieRegistration) -> str:
-    return f"{registration.host}:{registration.port}"
+    raise OriginalLivesError(bookie_id, registration.address, is_counted=is_counted)
 
 
 async def greet(host: str, port: int, bookie_id: BookieId) -> HelloReply | None:

@@ -160,7 +160,7 @@ class DiskWatch:
     def _note_use(self) -> None:
         """Treat the log's disk as full from now on, because of its used share."""
         config, space, missing = self._config, self.space, self.missing_bytes
-        text = describe_use(LOG, space, config.disk_high_mark)
+        text = describe_use(LOG, space, config)
         is_raw_use = 1.0 - space.free_bytes / max(1, space.total_bytes) >= config.disk_high_mark
         if is_raw_use or self.is_full:
             self._writability.begin(Reason.DISK_HIGH_MARK, text, where=LOG)
@@ -174,7 +174,7 @@ class DiskWatch:
         free_bytes = space.free_bytes + self._reusable_bytes(name)
         used = 1.0 - free_bytes / max(1, space.total_bytes)
         if used >= self._config.disk_high_mark:
-            text = describe_use(name, space, self._config.disk_high_mark)
+            text = describe_use(name, space, self._config)
             self._writability.begin(Reason.DISK_HIGH_MARK, text, where=name)
         elif used < self._config.disk_low_mark:
             self._writability.end(Reason.DISK_HIGH_MARK, where=name)
@@ -255,12 +255,13 @@ class DiskWatch:
         return CleaningRoom(free_bytes, self.is_full, pace, index_bytes)
 
 
-def describe_use(name: str, space: DiskSpace, high_mark: float) -> str:
-    """Return a sentence that says how full the disk of a directory is."""
+def describe_use(name: str, space: DiskSpace, config: StorageConfig) -> str:
+    """Return a sentence that says how full the disk of a directory is, and when it is no longer."""
     used = 1.0 - space.free_bytes / max(1, space.total_bytes)
     return (
-        f"the disk of {name}/ is {used:.1%} full, the high mark is {high_mark:.1%}: "
-        f"{space.free_bytes} of {space.total_bytes} bytes are free"
+        f"the disk of {name}/ is {used:.1%} full, the high mark is "
+        f"{config.disk_high_mark:.1%}: {space.free_bytes} of {space.total_bytes} bytes are free; "
+        f"new entries are accepted again below the low mark, {config.disk_low_mark:.1%}"
     )
 
 

@@ -29,6 +29,7 @@ from broker_layer.server.server_limits import BrokerCounters
 from metadata.security.user_decoys import read_decoys
 from metadata.security.user_store import UserTable
 from metadata.store.interface import MetadataStore
+from quire.addresses import is_loopback
 from quire.identity.errors import SaslError, SaslMechanismError
 from quire.identity.principal import ANONYMOUS, MappingRule, Principal, principal_of
 from quire.identity.sasl.jwks import (
@@ -52,7 +53,6 @@ from quire.identity.sasl.tokens import TokenVerifier
 from quire.identity.tls import ContextSource, RenewedContext, TlsFiles
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import AuditLog
-from quire.server.server_options import is_loopback
 from quire.server.slow_work import SlowWork, SlowWorkFullError
 
 if TYPE_CHECKING:

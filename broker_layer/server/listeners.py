@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from quire.addresses import PORT_MAX, join_address, without_brackets
+
 LISTENERS_MAX: Final = 16
-PORT_MAX: Final = 65_535
 
 _LISTENER: Final = re.compile(
     r"([A-Za-z][A-Za-z0-9_-]{0,62})://(\[[0-9A-Fa-f:.]+\]|[^:/\s]*):(\d{1,5})"
@@ -26,6 +27,11 @@ class ListenerAddress:
     host: str
     port: int
 
+    @property
+    def address(self) -> str:
+        """The address as `host:port`."""
+        return join_address(self.host, self.port)
+
 
 def parse_listeners(text: str) -> tuple[ListenerAddress, ...]:
     """Parse a list of listeners; empty text gives an empty tuple. Raises ValueError."""
@@ -34,7 +40,7 @@ def parse_listeners(text: str) -> tuple[ListenerAddress, ...]:
         match = _LISTENER.fullmatch(part.strip())
         if match is None:
             raise ValueError(f"{part.strip()!r} is not of the form NAME://host:port")
-        name, host, port = match[1], match[2].strip("[]"), int(match[3])
+        name, host, port = match[1], without_brackets(match[2]), int(match[3])
         if port > PORT_MAX:
             raise ValueError(f"{port} is not a valid port: use 0 to {PORT_MAX}")
         if name in listeners:

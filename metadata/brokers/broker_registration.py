@@ -8,8 +8,9 @@ Source: topics design, "Codec"; protocol rule 2.1.
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from metadata.records import NOT_STORED, PORT_MAX, array, codec_of, row_of, whole
+from metadata.records import NOT_STORED, array, codec_of, row_of, whole
 from metadata.topics.topic import BrokerNumber
+from quire.addresses import PORT_MAX
 
 _ApiVersion = Annotated[int, whole(0, 2**15 - 1)]
 

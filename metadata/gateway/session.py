@@ -37,6 +37,7 @@ from metadata.gateway.messages import (
 from metadata.store.session_clock import SessionClock
 from metadata.store.uri import MetadataUri
 from metadata.store.zookeeper.session import LinkDown, LinkUp, try_timeout_s
+from quire.addresses import join_address
 from quire.identity.tls import ContextSource
 
 BEATS_PER_SESSION: Final = 4
@@ -127,7 +128,9 @@ class GatewaySession:
                 welcome = welcome_of(await connection.call(self._hello()))
         except (OSError, MetadataError, GatewayFormatError, TimeoutError) as error:
             known = "" if connection is None else connection.failure
-            self.failure = f"{host}:{port}: {known or str(error) or type(error).__name__}"
+            self.failure = (
+                f"{join_address(host, port)}: {known or str(error) or type(error).__name__}"
+            )
             return self._give_up(connection)
         except BaseException:
             self._give_up(connection)

@@ -9,13 +9,13 @@ Source: protocol rule 3.3.
 """
 
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final
+
+from quire.addresses import LOCAL_NAME, is_loopback
 
 UNKNOWN_LOCATION: Final = "/default/default/default"
 UNKNOWN_HOST: Final = "default"
 """Last part of a location that names no host."""
-LOOPBACK_HOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,7 +32,7 @@ def place_of(location: str, address_host: str) -> Place:
     """Return the place of a bookie from its location and the host that it advertises."""
     rack, _, host = location.rstrip("/").rpartition("/")
     if host == UNKNOWN_HOST:
-        host = LOOPBACK_HOST if _is_loopback(address_host) else address_host
+        host = LOCAL_NAME if is_loopback(address_host) else address_host
     return Place(rack or location, host)
 
 
@@ -43,14 +43,7 @@ def with_host_name(location: str, host_name: str) -> str:
     changes nothing.
     """
     rack, _, host = location.rpartition("/")
-    is_of_use = host_name and "/" not in host_name and host_name.partition(".")[0] != LOOPBACK_HOST
+    is_of_use = host_name and "/" not in host_name and host_name.partition(".")[0] != LOCAL_NAME
     if host != UNKNOWN_HOST or not is_of_use:
         return location
     return f"{rack}/{host_name}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == LOOPBACK_HOST

@@ -11,8 +11,9 @@ from typing import Annotated, Final
 
 from metadata.ids import BookieId
 from metadata.msgpack_fields import FieldError, Packed, array_of
-from metadata.records import PORT_MAX, Bytes, Form, codec_of, whole
+from metadata.records import Bytes, Form, codec_of, whole
 from metadata.registry.location import UNKNOWN_LOCATION, Place, place_of
+from quire.addresses import PORT_MAX, join_address
 
 FREE_CHANGE_MIN: Final = 0.05
 REWRITE_INTERVAL_S: Final = 60.0
@@ -64,6 +65,11 @@ class BookieRegistration:
     wire_versions: VersionRange = (1, 1)
     disk_versions: VersionRange = (1, 1)
     features: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """Address for clients, as `host:port`."""
+        return join_address(self.host, self.port)
 
     @property
     def drains(self) -> bool:

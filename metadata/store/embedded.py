@@ -28,6 +28,7 @@ from typing import IO, Final, Self
 from metadata.errors import EmbeddedServerError, PortInUseError
 from metadata.store.embedded_java import find_jars, find_java
 from metadata.store.embedded_ports import HOST, free_port, is_free
+from quire.addresses import join_address
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 5.0
@@ -83,7 +84,7 @@ class EmbeddedZooKeeper:
     @property
     def address(self) -> str:
         """The server's `host:port`."""
-        return f"{HOST}:{self._port}"
+        return join_address(HOST, self._port)
 
     @property
     def uri(self) -> str:

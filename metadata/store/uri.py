@@ -8,11 +8,13 @@ or 2188; an IPv6 address is written in brackets. The file has the client's certi
 (`quire.identity.client_file`).
 """
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Final
 
 from metadata.errors import InvalidUriError
+from quire.addresses import PORT_MAX, join_address
 
 SCHEME: Final = "zk://"
 GATEWAY_SCHEME: Final = "gateway://"
@@ -21,7 +23,6 @@ GATEWAY_PORT_DEFAULT: Final = 2188
 HOSTS_MAX: Final = 32
 CLIENT_PARAMETER: Final = "client"
 
-_PORT_MAX: Final = 65_535
 _HOST = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?))(?::(?P<port>[0-9]{1,5}))?"
 )
@@ -51,9 +52,7 @@ class MetadataUri:
     @property
     def host_text(self) -> str:
         """The servers as `host:port,host:port`."""
-        return ",".join(
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts
-        )
+        return ",".join(itertools.starmap(join_address, self.hosts))
 
 
 def parse_zookeeper_uri(uri: str) -> MetadataUri:
@@ -100,6 +99,6 @@ def _host_of(uri: str, text: str, port_default: int) -> tuple[str, int]:
     if match is None:
         raise _refused(uri, f"{text!r} is not host:port" if text else "it lists no server")
     port = int(match["port"] or port_default)
-    if not 0 < port <= _PORT_MAX:
+    if not 0 < port <= PORT_MAX:
         raise _refused(uri, f"{port} is not a port")
     return match["v6"] or match["name"], port

@@ -21,6 +21,7 @@ from metadata.store.ephemeral import pack_held, unpack_held
 from metadata.store.interface import Stored
 from metadata.store.uri import parse_zookeeper_uri
 from metadata.store.zookeeper.store import ZooKeeperMetadataStore
+from quire.addresses import join_address, split_address
 from quire.bench import faults as f
 from quire.bench.scenarios import Step
 from quire.errors import LocalClusterError
@@ -53,8 +54,7 @@ class DelayingProxy:
 
     def __init__(self, target: str) -> None:
         self.delay_s = 0.0
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
+        self._target = split_address(target)
         self._server: asyncio.Server | None = None
         self._links: list[asyncio.Task[None]] = []
 
@@ -63,7 +63,7 @@ class DelayingProxy:
         """Address that the proxy listens on."""
         assert self._server is not None, "it was started"
         host, port = self._server.sockets[0].getsockname()[:2]
-        return f"{host}:{port}"
+        return join_address(host, port)
 
     async def start(self, host: str = HOST, tls: ssl.SSLContext | None = None) -> Self:
         """Listen, with `tls` for clients that use TLS; the target gets plain bytes."""
@@ -249,11 +249,9 @@ def redirected(path: str, stored: Stored, redirects: Mapping[str, str]) -> Store
         return stored
     held = unpack_held(path, stored.value)
     registration = REGISTRATION_CODEC.unpack(path, held.content)
-    other = redirects.get(f"{registration.host}:{registration.port}")
+    other = redirects.get(registration.address)
     if other is None:
         return stored
-    host, _, port = other.rpartition(":")
-    content = REGISTRATION_CODEC.pack(
-        "a registration", replace(registration, host=host, port=int(port))
-    )
+    host, port = split_address(other)
+    content = REGISTRATION_CODEC.pack("a registration", replace(registration, host=host, port=port))
     return replace(stored, value=pack_held(replace(held, content=content)))

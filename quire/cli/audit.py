@@ -22,6 +22,7 @@ from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import ExitCode, NeedsConsentError, UsageError, exit_code
 from quire.identity.errors import SecurityError
+from quire.operate.fields import describe_field
 
 RECORD_S_MAX: Final = 10.0
 NOT_RECORDED: Final = (ExitCode.USAGE, ExitCode.NOT_FOUND)
@@ -35,7 +36,11 @@ LEFT_OUT: Final = frozenset(
 async def recorded(
     arguments: argparse.Namespace, output: Output, work: Coroutine[None, None, int]
 ) -> int:
-    """Run a command and record its result. Returns its status; raises what it raises."""
+    """Run a command and record its result. Returns its status; raises what it raises.
+
+    The command goes on if the reader of its output ends: what is recorded is what it did.
+    """
+    output.may_end_early = False
     try:
         status = await work
     except (UsageError, NeedsConsentError):
@@ -71,7 +76,7 @@ def text_of(arguments: argparse.Namespace) -> str:
         for name, value in sorted(vars(arguments).items())
         if name not in LEFT_OUT and value not in (None, False, [])
     }
-    return " ".join(f"{name}={value}" for name, value in given.items())
+    return " ".join(f"{name}={describe_field(name, value)}" for name, value in given.items())
 
 
 def _user() -> str:

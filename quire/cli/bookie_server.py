@@ -38,7 +38,7 @@ from quire.errors import CommandError, ExitCode, UsageError
 from quire.local.bookie_group import BookieGroup, repair_beside
 from quire.offline.stopped import has_index, list_segments
 from quire.options import OptionError
-from quire.server.process import ServerProcess, run_server
+from quire.server.process import EXIT_FAILED, EXIT_OK, ServerProcess, run_server
 from quire.server.server_log import ServerLog
 
 LOCK_NAME: Final = "lock"
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.format_if_empty is not None and _is_empty(Path(options.data_dir)):
         _format(options, arguments.format_if_empty)
     output.results.flush()
-    return ExitCode.REFUSED if run_bookie(options, repair_beside) else ExitCode.DONE
+    return run_bookie(options, repair_beside)
 
 
-def _run_group(several: tuple[BookieOptions, ...], prefix: str | None, output: Output) -> ExitCode:
+def _run_group(several: tuple[BookieOptions, ...], prefix: str | None, output: Output) -> int:
     ended_in_order: list[bool] = []
 
     async def serve(stopping: asyncio.Event) -> None:
@@ -77,9 +77,7 @@ def _run_group(several: tuple[BookieOptions, ...], prefix: str | None, output: O
 
     first = several[0]
     process = ServerProcess("bookie group", first.log_level, first.die_with_parent, (OSError,))
-    return (
-        ExitCode.REFUSED if run_server(process, serve) or not all(ended_in_order) else ExitCode.DONE
-    )
+    return run_server(process, serve) or (EXIT_OK if all(ended_in_order) else EXIT_FAILED)
 
 
 def _several(arguments: argparse.Namespace) -> tuple[BookieOptions, ...]:

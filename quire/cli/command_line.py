@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Final
 
+from quire.addresses import split_address
 from quire.cli.output import Output
 from quire.errors import NeedsConsentError, UsageError
 from quire.operate.fields import DAY_S, HOUR_S, MINUTE_S
@@ -186,10 +187,10 @@ def metadata_address(arguments: argparse.Namespace) -> str:
 
 def host_and_port(text: str, *, try_next: str) -> tuple[str, int]:
     """Return a host, of an IPv6 address without brackets, and a port. Raises UsageError."""
-    host, _, port = text.rpartition(":")
-    if not (host and port.isascii() and port.isdecimal()):
-        raise UsageError(f"{text!r} is not HOST:PORT", try_next=try_next)
-    return host.strip("[]"), int(port)
+    try:
+        return split_address(text)
+    except ValueError as error:
+        raise UsageError(str(error), try_next=try_next) from None
 
 
 def positive(text: str) -> int:

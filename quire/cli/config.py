@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from quire.addresses import is_wildcard
 from quire.cli.command_line import Noun
 from quire.cli.output import Output
 from quire.cli.servers import MODULES, read_config_file, server_table
@@ -27,7 +28,7 @@ from quire.options import (
     known_name,
     parse_toml,
 )
-from quire.server.server_options import ServerOptions, is_wildcard, port_clashes
+from quire.server.server_options import ServerOptions, port_clashes
 
 GIVEN_LATER: Final = "(given when it is started)"
 TRY_NEXT: Final = "quire config show"

@@ -157,7 +157,8 @@ async def _print(
             if output.as_json:
                 text = _json_lines(batch)
             else:
-                text = b"".join(_lines(batch, b"" if arguments.raw else b"\n"))
+                line = bytes if arguments.raw else output.data_line
+                text = b"".join(line(entry.data) for entry in batch)
             sys.stdout.buffer.write(text)
             if total is None:
                 sys.stdout.buffer.flush()  # a reader that follows needs each entry at once
@@ -167,10 +168,6 @@ async def _print(
         if progress is not None:
             progress.end()
     sys.stdout.buffer.flush()
-
-
-def _lines(batch: EntryBatch, end: bytes) -> list[bytes]:
-    return [entry.data + end for entry in batch]
 
 
 def _json_lines(batch: EntryBatch) -> bytes:

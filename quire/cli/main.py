@@ -7,18 +7,20 @@ Leaves each noun's verbs to its module, which is imported only when that noun is
 import argparse
 import asyncio
 import difflib
+import errno
 import importlib
+import io
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from quire.cli.output import Output
-from quire.errors import ExitCode, exit_code
+from quire.errors import CommandError, ExitCode, exit_code
 
 
 class Command(NamedTuple):
@@ -93,6 +95,8 @@ NOUNS: Final = {
     "completion": Command("quire.cli.completion", "completion for bash, zsh and fish"),
     "bench": Command("quire.cli.bench", "compare, report: ways to replicate while faults strike"),
 }
+OUTPUT_ENDS: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of writes to a pipe that its reader closed, or to a file that cannot grow."""
 STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 FOOTER: Final = """\
 `quire NOUN --help` shows more. Every verb takes --metadata ADDRESS (or QUIRE_METADATA) and -o json.
@@ -103,7 +107,21 @@ Exit status: 0 done; 1 a check found problems; 2 wrong usage; 3 not found; 4 ref
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit status."""
-    words = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # In an encoding that lacks a character, its number is shown. A stream whose descriptor was
+        # exchanged refuses any change.
+        with suppress(OSError):
+            sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            return _command(sys.argv[1:] if argv is None else argv)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        return _fail("", error, Output(as_json=False, results=sys.stdout, remarks=sys.stderr))
+
+
+def _command(words: list[str]) -> int:
     if not __debug__:
         sys.stderr.write(
             "quire: Python runs with -O, which removes assertions: run it without -O\n"
@@ -148,12 +166,10 @@ def _run(noun: str, arguments: argparse.Namespace) -> int:
                 code = asyncio.run(_audited(arguments, output, result))
             else:
                 code = result
+        if output.lost is not None:
+            raise output.lost
         sys.stdout.flush()
         return int(code)
-    except BrokenPipeError:
-        # The reader of the output is gone; the interpreter must not flush the output at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OUTPUT_CLOSED
     except KeyboardInterrupt:
         output.remark("\ninterrupted" if output.remarks_to_person else "interrupted")
         return ExitCode.INTERRUPTED
@@ -193,13 +209,22 @@ async def _audited(
 
 def _fail(noun: str, error: Exception, output: Output) -> int:
     """Report an error; return the exit status."""
+    if isinstance(error, OSError) and error.errno in OUTPUT_ENDS:
+        # The interpreter must not flush at its end what cannot be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return ExitCode.OUTPUT_CLOSED
+        error = CommandError(
+            f"{error.filename or 'the output'} cannot be written: {error.strerror}",
+            try_next="make room there, or write the output to another place",
+        )
     if isinstance(error, ModuleNotFoundError):
         from quire.missing_packages import missing_package
 
         error = missing_package(noun, error) or error
     code = exit_code(error)
     if code == ExitCode.DEFECT:
-        output.remarks.write(_defect(error))
+        output.remark(_defect(error).rstrip("\n"))
     output.failure(error, code)
     return code
 

@@ -4,7 +4,9 @@ Results go to the standard output, everything else to the standard error, so tha
 results.
 
 Invariants: with `-o json` the standard output holds one JSON document, or one per line for commands
-that document it; only output to a terminal is coloured.
+that document it; only output to a terminal is coloured; text of a client reaches a terminal with
+its control characters escaped. A command that changes the cluster and records it goes on when its
+output ends, so that the record says what became of the change.
 """
 
 import json
@@ -12,11 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from quire.operate.fields import Json, Row, describe_field, heading
+from quire.operate.fields import Json, Row, describe_field, heading, printable, printable_bytes
 
 ROWS_MEASURED_MAX: Final = 500
 """Number of rows of a table that are held back to find its column widths; later rows are printed at
 once."""
+VALUE_CHARACTERS_MAX: Final = 120
+"""A value with names, such as a bookie's statistics, that is longer has a line for each name."""
+LAYOUT: Final = "\n\t"
+"""Control characters that texts of Quire have."""
 
 
 class Output:
@@ -28,6 +34,10 @@ class Output:
         self.remarks = remarks
         self.shows_to_person = not as_json and results.isatty()
         self.remarks_to_person = remarks.isatty()
+        self.may_end_early = True
+        """Whether the command ends with its output."""
+        self.lost: OSError | None = None
+        """Why the output ended, if the command goes on."""
 
     def record(self, row: Row) -> None:
         """Print one row: its fields one per line, or a JSON object."""
@@ -36,7 +46,13 @@ class Output:
             return
         width = max((len(heading(name)) for name in row), default=0)
         for name, value in row.items():
-            self.line(f"{heading(name):<{width}}  {describe_field(name, value)}")
+            text = describe_field(name, value)
+            if isinstance(value, Mapping) and len(text) > VALUE_CHARACTERS_MAX:
+                self.line(heading(name))
+                for key in value:
+                    self.line(f"  {printable(heading(key))}  {describe_field(key, value[key])}")
+            else:
+                self.line(f"{heading(name):<{width}}  {text}")
 
     def document(self, row: Row, tables: Mapping[str, Sequence[str]]) -> None:
         """Print one row of which some fields are lists of rows: a JSON object, or the other fields
@@ -79,12 +95,22 @@ class Output:
 
     def line(self, text: str) -> None:
         """Print one line of the result."""
-        self.results.write(text + "\n")
+        self.write(printable(text, LAYOUT) + "\n")
+
+    def write(self, text: str) -> None:
+        """Print a part of the result as it is."""
+        with self._going_on():
+            self.results.write(text)
+
+    def data_line(self, data: bytes) -> bytes:
+        """Return data of a client as a line; a terminal gets its control characters escaped."""
+        return (printable_bytes(data).encode() if self.shows_to_person else data) + b"\n"
 
     def remark(self, text: str) -> None:
         """Print a remark for people, which is not part of the result."""
-        self.remarks.write(text + "\n")
-        self.remarks.flush()
+        with self._going_on():
+            self.remarks.write(printable(text, LAYOUT) + "\n")
+            self.remarks.flush()
 
     def failure(self, error: BaseException, code: int) -> None:
         """Print an error: text, or a JSON object with the error's fields."""
@@ -102,6 +128,15 @@ class Output:
         if try_next:
             self.remark(f"       try: {try_next}")
 
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self.may_end_early:
+                raise
+            self.lost = error
+
 
 class JsonListing:
     """Listing that prints rows as the elements of one JSON array, one per line, as they come."""
@@ -112,7 +147,7 @@ class JsonListing:
 
     def add(self, row: Row) -> None:
         """Print one more row."""
-        self._output.results.write(("[\n" if self.count == 0 else ",\n") + json.dumps(row))
+        self._output.write(("[\n" if self.count == 0 else ",\n") + json.dumps(row))
         self.count += 1
 
     def end(self) -> None:

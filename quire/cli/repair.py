@@ -40,7 +40,7 @@ async def status(arguments: argparse.Namespace, output: Output) -> int:
         while True:
             summary = await read_summary(cluster)
             if arguments.watch and output.shows_to_person:
-                output.results.write(CLEAR_SCREEN)
+                output.write(CLEAR_SCREEN)
             output.document(summary.as_json(), {table.name: table.columns for table in TABLES})
             output.results.flush()
             if not arguments.watch:

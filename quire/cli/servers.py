@@ -80,7 +80,7 @@ def runs(server: str, main: str, joined: Mapping[str, str] | None = None) -> Han
         options = load_given(table, text, flags, try_next=f"quire {arguments.act} --help")
         output.results.flush()
         run_server = getattr(importlib.import_module(MODULES[server][1]), main)
-        return ExitCode.REFUSED if run_server(options) else ExitCode.DONE
+        return int(run_server(options))
 
     return run
 

@@ -66,7 +66,7 @@ async def _print(
         output.results.flush()
         return
     if clears and output.shows_to_person:
-        output.results.write(CLEAR_SCREEN)
+        output.write(CLEAR_SCREEN)
     output.line(f"Repair: {repair}\n")
     for columns, rows in ((BOOKIE_COLUMNS, bookies), (BROKER_COLUMNS, brokers)):
         if rows:

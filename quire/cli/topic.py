@@ -495,7 +495,7 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
             for records in consumer.poll(timeout_ms=POLL_MS, max_records=left).values():
                 shown = [record for record in records if record.offset >= least][:left]
                 left = None if left is None else left - len(shown)
-                _print(shown, as_json=output.as_json)
+                _print(shown, output)
             sys.stdout.buffer.flush()
     except KafkaError as error:
         raise TopicDataError(str(error), error) from error
@@ -580,10 +580,13 @@ def _is_done(consumer: KafkaConsumer, ends: dict[TopicPartition, int] | None) ->
     return all(consumer.position(partition) >= end for partition, end in ends.items())
 
 
-def _print(records: Sequence[ReceivedRecord], *, as_json: bool) -> None:
+def _print(records: Sequence[ReceivedRecord], output: Output) -> None:
     for record in records:
-        line = _as_json(record) if as_json else record.value or b""
-        sys.stdout.buffer.write(line + b"\n")
+        if output.as_json:
+            line = _as_json(record) + b"\n"
+        else:
+            line = output.data_line(record.value or b"")
+        sys.stdout.buffer.write(line)
 
 
 def _as_json(record: ReceivedRecord) -> bytes:

@@ -7,17 +7,11 @@ from typing import Final
 from metadata.security.client_principals import parse_principals
 from metadata.server_options import metadata_option, principals_option
 from metadata.store.uri import parse_metadata_uri
+from quire.addresses import is_loopback
 from quire.console.access import BASE_PATH_RULE, is_base_path
 from quire.options import OptionTable, option, switch
 from quire.server.overriding import override
-from quire.server.server_options import (
-    Listener,
-    SecurityOptions,
-    TlsMode,
-    host_option,
-    is_loopback,
-    port_option,
-)
+from quire.server.server_options import Listener, SecurityOptions, TlsMode, host_option, port_option
 
 PORT_DEFAULT: Final = 8_000
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from ledger_client.cluster_access import Cluster, wall_clock_ms
 from metadata.cancelling import cancel_and_wait
 from metadata.store.interface import SessionState
+from quire.addresses import join_address
 from quire.console.admin_servers import AdminServers
 from quire.console.cluster_metrics import Survey, read_cluster_metrics
 from quire.console.context import ConsoleContext, Handler, Pages, Route
@@ -123,8 +124,7 @@ class ConsoleServer:
             name = "the console"
             raise CannotListenError(name, options.host, options.port, str(error)) from error
         scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        return f"{scheme}://{host}:{port}{options.base_path}/"
+        return f"{scheme}://{join_address(options.host, port)}{options.base_path}/"
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -13,6 +13,7 @@ from metadata.registry.gateways import GATEWAY_KIND, GatewayRecord
 from metadata.security.client_principals import certified_principal, parse_principals
 from metadata.security.grant_store import GrantTable
 from metadata.store.interface import MetadataStore, SessionState
+from quire.addresses import is_wildcard, join_address, split_address
 from quire.gateway.connection import ClientConnection
 from quire.gateway.gateway_context import GatewayContext
 from quire.gateway.limits import GatewayCounters
@@ -25,7 +26,7 @@ from quire.server.listening import ListeningServer
 from quire.server.overriding import override
 from quire.server.served_tls import ServedTls
 from quire.server.server_log import ServerLog, SessionLog
-from quire.server.server_options import TlsMode, is_wildcard
+from quire.server.server_options import TlsMode
 from quire.server.tls_listening import TlsListening
 
 KIND: Final = "gateway"
@@ -130,14 +131,15 @@ class GatewayProcess:
         admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
         scheme = "https" if options.tls_mode is TlsMode.REQUIRED else "http"
         admin_host = host if is_wildcard(admin_host) else admin_host
-        return GatewayAddresses(f"{host}:{port}", f"{scheme}://{admin_host}:{admin_port}")
+        admin_url = f"{scheme}://{join_address(admin_host, admin_port)}"
+        return GatewayAddresses(join_address(host, port), admin_url)
 
     async def _record(self, addresses: GatewayAddresses) -> None:
         """Record where this gateway serves, so that it is missed when it does not."""
-        host, _, port = addresses.address.rpartition(":")
-        host = self._host_name if is_wildcard(host.strip("[]")) else host
+        host, port = split_address(addresses.address)
+        host = self._host_name if is_wildcard(host) else host
         is_tls = self._options.tls_mode is TlsMode.REQUIRED
-        record = GatewayRecord(f"{host}:{port}", addresses.admin_url, is_tls)
+        record = GatewayRecord(join_address(host, port), addresses.admin_url, is_tls)
         node = GATEWAY_KIND.node(record.address)
         await node.change(self._store, self._rng, lambda _: record)
 

@@ -13,13 +13,13 @@ Source: ZooKeeper 3.9, programmer's guide, "ZooKeeper access control using ACLs"
 
 import base64
 import hashlib
-import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Final
 
+from quire.addresses import is_loopback
 from quire.identity.errors import ClientFileError, SecretError
 from quire.identity.secret_files import read_secret
 from quire.identity.tls import TlsFiles, client_context
@@ -67,7 +67,7 @@ class ZooKeeperAccess:
         if not self.user or self.tls is not None or self.allow_plaintext:
             return
         for host in hosts:
-            if not _is_loopback(host):
+            if not is_loopback(host):
                 raise ClientFileError(
                     f"the password of ZooKeeper's user {self.user} would be sent to {host} without "
                     "TLS: write tls = true below [zookeeper], or allow_plaintext = true for a "
@@ -89,13 +89,6 @@ def digest_identity(credential: str) -> str:
     digest = hashlib.sha1(credential.encode(), usedforsecurity=False).digest()
     user = credential.partition(":")[0]
     return f"{DIGEST}:{user}:{base64.b64encode(digest).decode()}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_user(user: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from quire.addresses import join_address
 from quire.local.child_process import OWN_VARIABLES, ChildProcess, child_variables
 from quire.local.starting import scaled_s
 
@@ -229,7 +230,9 @@ class LocalBroker(LocalServer):
         flags = {
             "broker-id": str(broker_id),
             "metadata": metadata_uri,
-            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
+            "listeners": ",".join(
+                f"{name}://{join_address(HOST, port)}" for name, port in ports.items()
+            ),
         }
         options = {
             "rack": name,

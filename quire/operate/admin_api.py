@@ -12,10 +12,10 @@ import json
 from typing import Final
 from urllib.parse import urlsplit
 
+from quire.addresses import is_loopback
 from quire.identity.client_file import NO_IDENTITY, ClientFile
 from quire.identity.tls import TlsFiles, client_context
 from quire.operate.fields import Json
-from quire.server.server_options import is_loopback
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 5.0

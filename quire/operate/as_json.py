@@ -34,7 +34,7 @@ def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
     """Return the fields of a registered bookie."""
     return {
         "id": registration.bookie_id,
-        "address": f"{registration.host}:{registration.port}",
+        "address": registration.address,
         "state": state_of(registration),
         "conditions": [reason.value for reason in reasons_of(registration.features)],
         "admin_url": registration.admin_url or None,

@@ -16,6 +16,7 @@ from broker_layer.kafka.messages import ApiMessage
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.peer import PeerAccess, PeerAddress, PeerError, Peers
 from metadata.brokers.broker_registration import BrokerRegistration
+from quire.addresses import join_address
 from quire.errors import CommandError, ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile
 
@@ -118,7 +119,7 @@ class BrokerAccess:
     @property
     def bootstrap(self) -> list[str]:
         """Return the addresses for `bootstrap.servers` of Kafka's clients."""
-        return [f"{address.host}:{address.port}" for address in self.addresses]
+        return [join_address(peer.host, peer.port) for peer in self.addresses]
 
 
 @asynccontextmanager

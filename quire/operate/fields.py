@@ -1,8 +1,11 @@
-"""Values as JSON, and fields of a row as people read them. The name of a field says its unit.
+r"""Values as JSON, and fields of a row as people read them. The name of a field says its unit.
 
 Format: a point in time ends with `_ms` and is in TIMES; 0 is none. A duration is in DURATIONS. A
 number of bytes has the word `bytes` in its name, or is a `length`. The unit is part of the text, so
 it is not part of the heading.
+
+Invariant: text of a client, such as custom metadata, moves no cursor, begins no line and hides no
+other text: what cannot be printed is escaped as in Python, `\x1b`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,14 +67,31 @@ def describe_field(name: str, value: object) -> str:
         case float():
             return f"{value:,.2f}"
         case str() | int():
-            return str(value)
+            return printable(str(value))
         case Mapping():
-            pairs = (f"{key}={describe_field(key, value[key])}" for key in value)
+            pairs = (f"{printable(key)}={describe_field(key, value[key])}" for key in value)
             return ", ".join(pairs) or NOTHING
         case Sequence():
             return ", ".join(describe_field(name, item) for item in value) or NOTHING
         case _:
-            return str(value)
+            return printable(str(value))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return a text in which characters that cannot be printed are escaped, except some."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in keep
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def printable_bytes(data: bytes) -> str:
+    """Return data of a client as one line for a terminal."""
+    return printable(data.decode("utf-8", "backslashreplace"), "\t")
 
 
 def _is_bytes(name: str) -> bool:

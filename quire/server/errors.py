@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from quire.addresses import join_address
 from quire.copyable import CopyableError
 
 
@@ -12,7 +13,8 @@ class CannotListenError(CopyableError):
 
     def __init__(self, what: str, host: str, port: int, why: str) -> None:
         super().__init__(
-            f"{what} cannot listen on {host}:{port} ({why}); choose another address or port"
+            f"{what} cannot listen on {join_address(host, port)} ({why});"
+            " choose another address or port"
         )
         self.what = what
         self.host = host

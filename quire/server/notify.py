@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 READY: Final = "READY=1"
@@ -74,6 +74,12 @@ def watchdog_interval_s(variables: Mapping[str, str], process_id: int) -> float 
     if variables.get(PROCESS_VARIABLE, str(process_id)) != str(process_id) or not text.isdigit():
         return None
     return int(text) / _MICROSECONDS or None
+
+
+def keep_from_children(variables: MutableMapping[str, str]) -> None:
+    """Remove the manager's variables, so that no child sends messages, which it would refuse."""
+    for name in (ADDRESS_VARIABLE, INTERVAL_VARIABLE, PROCESS_VARIABLE):
+        variables.pop(name, None)
 
 
 THIS_PROCESS: Final = Notifier(os.environ, os.getpid())

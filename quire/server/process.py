@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
+from quire.distribution import build
 from quire.server.descriptors import ConnectionRefuser
 from quire.server.errors import CannotListenError
 from quire.server.latency import PROCESS_LAG
-from quire.server.notify import READY, STOPPING, THIS_PROCESS
+from quire.server.notify import READY, STOPPING, THIS_PROCESS, keep_from_children
 from quire.server.server_log import LOGGER, log_event, start_logging
 from quire.tracing.exporting import TracingError, start_from
 
@@ -36,7 +37,9 @@ and at the default, 700, the collector scans long-lived objects again and again.
 the memory in cycles.
 """
 EXIT_OK: Final = 0
-EXIT_FAILED: Final = 1
+EXIT_REFUSED: Final = 4
+"""A start again cannot help. The statuses are those of `quire.errors.ExitCode`."""
+EXIT_FAILED: Final = 5
 STANDARD_INPUT: Final = 0
 
 Result = TypeVar("Result")
@@ -66,6 +69,9 @@ class ServerProcess:
     warning: str = ""
     """Warning to log at the start; empty for none."""
 
+    final: tuple[type[Exception], ...] = ()
+    """Failures that a start again cannot cure: an operator must do something first."""
+
 
 def run_server(
     process: ServerProcess, serve: Callable[[asyncio.Event], Coroutine[None, None, None]]
@@ -76,6 +82,7 @@ def run_server(
     """
     refuse_optimised_mode()
     began_s = time.monotonic()
+    keep_from_children(os.environ)
     failures: tuple[type[Exception], ...] = (CannotListenError, TracingError, *process.failures)
     start_logging(sys.stderr, process.log_level)
     log_event("server starts", kind=process.kind, build=build(), pid=os.getpid())
@@ -102,7 +109,7 @@ def run_server(
         run_on_a_loop(serve_until_stopped)
     except failures as error:
         logging.getLogger(LOGGER).error("%s stopped: %s", process.kind, error)  # noqa: TRY400 - the text says what to do
-        return EXIT_FAILED
+        return EXIT_REFUSED if isinstance(error, process.final) else EXIT_FAILED
     log_event("server stopped", kind=process.kind, ran_s=round(time.monotonic() - began_s, 1))
     return EXIT_OK
 

@@ -5,13 +5,13 @@ say that it may do so without; an admin port there needs a token or a client's c
 client is sent to an address that means "all addresses"; no two listeners have one port.
 """
 
-import ipaddress
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from quire.addresses import LOCAL_NAME, PORT_MAX, is_loopback, is_wildcard
 from quire.copyable import CopyableError
 from quire.identity.principal import DEFAULT_RULES, MappingRule, parse_mapping_rules
 from quire.identity.secret_files import check_private
@@ -20,8 +20,6 @@ from quire.options import Options, described, file_option, option, switch
 from quire.server.overriding import override
 from quire.server.token_check import read_token
 
-PORT_MAX: Final = 65_535
-LOCAL_NAME: Final = "localhost"
 LOCAL_ADDRESS: Final = "127.0.0.1"
 
 
@@ -293,19 +291,3 @@ def unreachable(name: str, advertised: str, listening: str) -> Iterator[str]:
             f"clients cannot connect to {host}, which means all addresses: set {name} to the name"
             " or the address of this machine"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == LOCAL_NAME
-
-
-def is_wildcard(host: str) -> bool:
-    """Return whether an address means "all addresses"."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return not host

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from quire.addresses import PORT_MAX, is_loopback, join_address, without_brackets
 from quire.options import OptionTable, option, switch
 from quire.server.overriding import override
 from quire.server.server_options import (
@@ -24,12 +25,10 @@ from quire.server.server_options import (
     ServerOptions,
     connections_per_address_option,
     host_option,
-    is_loopback,
 )
 from quire.zookeeper import PORT_DEFAULT
 
 NUMBER_MAX: Final = 255
-PORT_MAX: Final = 65_535
 ALL_ADDRESSES: Final = "0.0.0.0"
 EXAMPLE: Final = "1=zk1.example:2888:3888"
 
@@ -49,8 +48,8 @@ class Member:
     @property
     def setting(self) -> tuple[str, str]:
         """Name and value of ZooKeeper's setting for this server."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"server.{self.number}", f"{host}:{self.peer_port}:{self.election_port}"
+        peer = join_address(self.host, self.peer_port)
+        return f"server.{self.number}", f"{peer}:{self.election_port}"
 
 
 def parse_members(text: str) -> tuple[Member, ...]:
@@ -73,7 +72,7 @@ def _member(text: str) -> Member:
         raise ValueError(f"{text!r} has a port that does not exist: use 1 to {PORT_MAX}")
     if peer_port == election_port:
         raise ValueError(f"{text!r} has one port twice: use two")
-    return Member(number, match[2].strip("[]"), peer_port, election_port)
+    return Member(number, without_brackets(match[2]), peer_port, election_port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +109,18 @@ class ZooKeeperOptions(ServerOptions):
     )
     sync_ticks: int = option(
         5, "how long a server may be without news of the leader", low=2, high=100
+    )
+    election_connect_ms: int = option(
+        5_000,
+        "how long a server may take to connect to another one for an election",
+        low=100,
+        high=60_000,
+    )
+    election_pause_max_ms: int = option(
+        60_000,
+        "the longest time between two messages of a server that looks for a leader",
+        low=1_000,
+        high=60_000,
     )
     session_timeout_max_ms: int = option(
         300_000, "the longest session that a client may have", low=1_000, high=3_600_000

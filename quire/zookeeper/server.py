@@ -28,8 +28,8 @@ from metadata.store.embedded import (
     spawn_supervised,
 )
 from metadata.store.embedded_java import find_jars, find_java
+from quire.addresses import is_wildcard, join_address
 from quire.server.server_log import ServerLog
-from quire.server.server_options import is_wildcard
 from quire.zookeeper.options import ZooKeeperOptions
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ZooKeeperServer:
     @property
     def address(self) -> str:
         """`host:port` for clients of this machine."""
-        return f"{self._local_host}:{self._options.port}"
+        return join_address(self._local_host, self._options.port)
 
     @property
     def pid(self) -> int:
@@ -174,6 +174,8 @@ def settings_of(options: ZooKeeperOptions, data_dir: Path) -> dict[str, object]:
     if options.members:
         settings["initLimit"] = options.start_ticks
         settings["syncLimit"] = options.sync_ticks
+        settings["cnxTimeout"] = options.election_connect_ms
+        settings["fastleader.maxNotificationInterval"] = options.election_pause_max_ms
         settings["quorumListenOnAllIPs"] = str(options.peers_on_all_addresses).lower()
         settings.update(member.setting for member in options.members)
     return settings

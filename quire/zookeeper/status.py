@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata.store.embedded import four_letter_word
+from quire.addresses import join_address
 
 NOT_SERVING: Final = "not serving"
 NO_ANSWER: Final = "no answer"
@@ -40,7 +41,7 @@ async def ask_servers(addresses: Sequence[tuple[str, int]]) -> list[ServerStatus
 
 
 async def _ask(host: str, port: int) -> ServerStatus:
-    return read_status(f"{host}:{port}", await four_letter_word(host, port, "srvr"))
+    return read_status(join_address(host, port), await four_letter_word(host, port, "srvr"))
 
 
 def read_status(address: str, answer: str) -> ServerStatus:

@@ -48,6 +48,7 @@ from pyspark.sql.datasource import (
 from ledger_client.cluster_access import identity_of
 from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import TopicNotFoundError
+from quire.addresses import join_address
 from quire.identity.client_file import kafka_settings
 from spark_io.common_options import require_number
 from spark_io.errors import (
@@ -213,7 +214,7 @@ def _addresses(directory: BrokerDirectory, listener: str) -> tuple[str, ...]:
     for _, broker in sorted(directory.brokers.items()):
         chosen = broker.listener(listener) if listener else next(iter(broker.listeners), None)
         if chosen is not None:
-            servers.append(f"{chosen.host}:{chosen.port}")
+            servers.append(join_address(chosen.host, chosen.port))
     if not servers:
         raise NoBrokerError(listener)
     return tuple(servers)

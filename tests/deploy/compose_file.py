@@ -10,7 +10,9 @@ import yaml
 from tests.deploy.commands import DEPLOY
 
 FILE: Final = DEPLOY / "compose" / "compose.yaml"
-SERVERS: Final = ("zookeeper", "bookie", "broker", "console", "repair", "setup", "operator")
+ONCE: Final = ("setup", "cluster", "operator")
+"""Services that end when their command is done."""
+SERVERS: Final = ("zookeeper", "bookie", "broker", "console", "repair", *ONCE)
 """First parts of the names of services that run Quire."""
 _VARIABLE: Final = re.compile(r"\$\{(\w+):-([^}]*)\}")
 

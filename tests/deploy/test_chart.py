@@ -35,7 +35,7 @@ def pods(name: str) -> Iterator[tuple[str, Resource]]:
     for resource in resources(name):
         if resource["kind"] == "Pod":
             yield resource["metadata"]["name"], resource["spec"]
-        elif resource["kind"] in ("Deployment", "StatefulSet"):
+        elif resource["kind"] in ("Deployment", "StatefulSet", "Job"):
             yield resource["metadata"]["name"], resource["spec"]["template"]["spec"]
 
 

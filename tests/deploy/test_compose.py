@@ -33,6 +33,7 @@ def test_it_has_the_servers_of_a_cluster() -> None:
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "setup": 1,
         "zookeeper": 3,
+        "cluster": 1,
         "bookie": 4,
         "broker": 2,
         "repair": 1,
@@ -93,7 +94,7 @@ def test_each_service_has_its_own_keys_alone(tmp_path: Path) -> None:
     assert arguments.split
     directory.split()
     assert tls_directory(found["setup"]) == ""
-    owners = {"repair": "bookie", "operator": "client", "prometheus": ""}
+    owners = {"repair": "bookie", "operator": "client", "cluster": "client", "prometheus": ""}
     for name, service in found.items():
         if name == "setup" or not any("tls" in str(each) for each in service.get("volumes", ())):
             continue

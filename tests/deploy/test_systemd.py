@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from quire.cli.main import parser_of
+from quire.errors import ExitCode
+from quire.server.process import EXIT_FAILED, EXIT_REFUSED
 
 UNITS = sorted((Path(__file__).parents[2] / "deploy" / "systemd").glob("*.service"))
 PROGRAM = "/opt/quire/bin/quire"
@@ -43,6 +45,21 @@ def test_the_command_exists(path: Path) -> None:
     assert parser.parse_args(words)
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
     assert int(service["WatchdogSec"]) > 0
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda unit: unit.name)
+def test_a_start_that_cannot_help_is_not_repeated(path: Path) -> None:
+    service = unit_of(path)["Service"]
+    statuses = set(map(int, service["RestartPreventExitStatus"].split()))
+    assert statuses == {ExitCode.USAGE, ExitCode.REFUSED} == {ExitCode.USAGE, EXIT_REFUSED}
+    assert int(ExitCode.UNAVAILABLE) == EXIT_FAILED
+    assert service["Restart"] == "on-failure"
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda unit: unit.name)
+def test_no_service_is_kept_from_the_boot_id(path: Path) -> None:
+    """Without it, a bookie that was killed waits for its old session to end."""
+    assert unit_of(path)["Service"].get("ProcSubset", "all") == "all"
 
 
 def test_a_start_that_reads_a_large_index_is_not_ended() -> None:

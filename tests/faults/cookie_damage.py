@@ -8,6 +8,7 @@ Source: protocol rule 2.2.
 
 import asyncio
 import shutil
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -17,6 +18,7 @@ from bookie.files.disk_real import RealDisk
 from bookie.identity.cookie import COOKIE_NAME, DIRECTORIES
 from bookie.identity.identity import Identity, format_directories, prove_identity
 from metadata.ids import BookieId
+from metadata.registry.cluster import ensure_cluster
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.faults.children import make_directory
 
@@ -31,7 +33,9 @@ async def damage_cookies(count: int, rng: Random) -> list[str]:
         whole = parent / "whole"
         disk = RealDisk(whole)
         await disk.lock()
-        bookie_id = await format_directories(disk, store, "bookie", rng, lambda: 5)
+        bookie_id = await format_directories(
+            disk, store, "bookie", rng, lambda: 5, partial(ensure_cluster, rng=rng)
+        )
         for _ in range(STARTS_BEFORE):
             await prove_identity(disk, store)
         await disk.close()

@@ -16,6 +16,7 @@ no broken guarantee (rule 2.6).
 import asyncio
 import copy
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -28,6 +29,7 @@ from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import Status
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.registry.cluster import ensure_cluster
 from metadata.registry.positions import PositionStore
 from metadata.store.ephemeral import INCARNATION_BYTES
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
@@ -91,7 +93,12 @@ class History:
         """Format, run several processes, and make copies."""
         disk = self._disk()
         self._bookie_id = await format_directories(
-            disk, self._store, "bookie", self._rng, lambda: 5
+            disk,
+            self._store,
+            "bookie",
+            self._rng,
+            lambda: 5,
+            partial(ensure_cluster, rng=self._rng),
         )
         loop = simulation_loop()
         for _ in range(self._rng.randint(1, 3)):

@@ -36,6 +36,7 @@ import asyncio
 import copy
 import random
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from bookie.config import KIB, StorageConfig
@@ -54,6 +55,7 @@ from metadata.ledgers.deletion_feed import DeletionFeed, DeletionFollower
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import DELETION_SHARDS
+from metadata.registry.cluster import ensure_cluster
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.scenarios import words as w
 from tests.scenarios.bookie_metadata import (
@@ -222,7 +224,10 @@ class _Machine:
     async def _format(self, platter: Platter) -> None:
         disk = CrashableDisk(platter, self._rng)
         try:
-            made = await format_directories(disk, self._store, "bookie", self._rng, lambda: 0)
+            create = partial(ensure_cluster, rng=self._rng)
+            made = await format_directories(
+                disk, self._store, "bookie", self._rng, lambda: 0, create
+            )
         except BookieError as error:
             self._lines.append(_show_refusal(error))
             return

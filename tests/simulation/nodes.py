@@ -10,6 +10,7 @@ Source: assurance design; `bookie/main.py`.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
@@ -22,6 +23,7 @@ from ledger_client import LedgerClient, LedgerError
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.paths import bookie_path
+from metadata.registry.cluster import ensure_cluster
 from metadata.store.ephemeral import unpack_held
 from tests.simulation.clocks import draw_clock
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
@@ -232,8 +234,9 @@ class BookieNode(Node):
             )
             try:
                 if not platter.is_formatted:
+                    create = partial(ensure_cluster, rng=rng)
                     self.bookie_id = await format_directories(
-                        disk, store, "bookie", rng, self.wall_clock_ms
+                        disk, store, "bookie", rng, self.wall_clock_ms, create
                     )
                     platter.is_formatted = True
                 await self._serve(disk, store, rng)

@@ -148,6 +148,20 @@ def find_side_doors(source: Source) -> list[str]:
     return findings
 
 
+def find_joined_addresses(source: Source) -> list[str]:
+    """Report `f"{host}:{port}"`, which is no address if the host is an IPv6 address."""
+    return [
+        f"{node.lineno}: a host and a port: join_address of quire/addresses.py"
+        for node in source.nodes
+        if isinstance(node, ast.JoinedStr)
+        for before, colon, after in zip(node.values, node.values[1:], node.values[2:], strict=False)
+        if isinstance(colon, ast.Constant)
+        and str(colon.value).startswith(":")
+        and "host" in ast.unparse(before).lower()
+        and "port" in ast.unparse(after).lower()
+    ]
+
+
 def find_imports(source: Source) -> list[str]:
     """List every dotted name that the module imports; `from a import b` counts as a and as a.b."""
     names = []

@@ -30,6 +30,8 @@ BAD = [
     (checks.find_set_iteration, "y = [*{a, b}]"),
     (checks.find_set_iteration, "def f(down: set[int]):\n  for x in down: print(x)"),
     (checks.find_set_iteration, "class A:\n def f(self):\n  self.a = set()\n  return list(self.a)"),
+    (checks.find_joined_addresses, 'x = f"{host}:{port}"'),
+    (checks.find_joined_addresses, 'x = f"http://{a.admin_host}:{a.admin_port}/readyz"'),
     (checks.find_side_doors, "path.read_text()"),
     (checks.find_side_doors, "with open(path) as file: pass"),
     (checks.find_side_doors, "loop.run_in_executor(None, f)"),
@@ -46,6 +48,7 @@ GOOD = [
     (checks.find_set_iteration, "if x in {1, 2}: print(x)"),
     (checks.find_set_iteration, "count = len(set(a)); low = min(set(a))"),
     (checks.find_set_iteration, "x = set()\nx = sorted(x)\nfor y in x: print(y)"),
+    (checks.find_joined_addresses, 'x = f"{join_address(host, port)}: {why} {line}:{port}"'),
     (checks.find_side_doors, "file.append(data)"),
     (checks.find_side_doors, "file = disk.open(name)"),
 ]

@@ -89,11 +89,13 @@ BEHIND_DOORS = {
     for path, source in PROTOCOL.items()
     if not any(PurePosixPath(path).match(door) for door in DOORS)
 }
+WITH_ADDRESSES = {path: PRODUCT[path] for path in PRODUCT if path != "quire/addresses.py"}
 
 RULES = [
     (checks.find_missing_docstring, PRODUCT),
     (checks.find_long_functions, PRODUCT),
     (checks.find_banned_words, PRODUCT),
+    (checks.find_joined_addresses, WITH_ADDRESSES),
     (checks.find_set_iteration, PROTOCOL),
     (checks.find_side_doors, BEHIND_DOORS),
 ]

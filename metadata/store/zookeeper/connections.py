@@ -13,6 +13,7 @@ Source: kazoo 2.10-2.11, `create_tcp_connection`.
 import logging
 import socket
 import ssl
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
@@ -38,6 +39,8 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
         self._context = access.context
         self.failure = ""
         """Why the last attempt to connect failed; empty if it did not."""
+        self.unknown_names = ""
+        """Which names of servers have no address; empty if all have one."""
 
     def create_connection(self, **options: Any) -> Any:
         """Open a connection, in at most the time of one attempt."""
@@ -70,6 +73,15 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
         """Keep why an attempt failed, for messages."""
         cause = error.__context__ if isinstance(error.__context__, OSError) else error
         self.failure = (str(cause) or type(cause).__name__)[:REASON_CHARACTERS_MAX]
+
+    def note_names(self, names: Sequence[str], known: Iterable[tuple[str, str, int]]) -> None:
+        """Keep which names of servers have no address, for messages, and log what is new."""
+        with_address = {name for name, _, _ in known}
+        unknown = [name for name in names if name not in with_address]
+        text = f"DNS does not know {', '.join(unknown)}: check the address" if unknown else ""
+        if text and text != self.unknown_names:
+            _log.warning("of the metadata service's servers, %s", text)
+        self.unknown_names = text
 
     def _current_context(self) -> ssl.SSLContext:
         """Return a context from the files as they are now; the last good one if they do not fit."""

@@ -164,7 +164,8 @@ class ZooKeeperSession:
     @property
     def failure(self) -> str:
         """Why the last attempt to connect failed; empty if it did not."""
-        return self._handler.failure
+        reasons = (self._handler.failure, self._handler.unknown_names)
+        return "; ".join(filter(None, reasons))
 
     def start(self) -> None:
         """Start connecting; returns at once."""
@@ -329,8 +330,7 @@ class ZooKeeperSession:
 
         def expand() -> list[Any]:
             hosts = plain_expand()
-            if not hosts:
-                self._handler.failure = "no name of a server is known to DNS: check the address"
+            self._handler.note_names([name for name, _ in self._client.hosts], hosts)
             self._rng.shuffle(hosts)
             hosts.sort(key=lambda host: host == self._last_tried)
             return hosts  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ import pytest
 from bookie.wire.messages import LacReply, ReadEntries, ReadLac, Status
 from metadata.ids import EntryId, LedgerId
 from metadata.paths import BOOKIES
+from metadata.registry.cluster import create_cluster
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper.store import open_store
@@ -99,6 +100,7 @@ class Bookie:
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     server = EmbeddedZooKeeper(tmp_path / "zookeeper", tick_ms=200)
     await server.start()
+    await create_cluster(server.uri + "/quire", random.Random(1))
     yield Site(tmp_path / "bookies", server.uri + "/quire")
     await server.stop()
 

@@ -135,10 +135,17 @@ def test_what_would_be_lost_with_some_bookies(cluster: RunningCluster) -> None:
 
 
 def test_nothing_is_written_where_no_cluster_is_and_init_creates_one(
-    cluster: RunningCluster,
+    cluster: RunningCluster, tmp_path: Path
 ) -> None:
     wrong = f"{cluster.told['metadata']}-typo"
-    for words in (("cluster", "health"), ("ledger", "create"), ("bookie", "list")):
+    bookie = ("--data-dir", str(tmp_path), "--metadata", wrong)
+    for words in (
+        ("cluster", "health"),
+        ("ledger", "create"),
+        ("bookie", "list"),
+        ("bookie", "format", *bookie),
+        ("bookie", "run", "--format-if-empty", "bookie", *bookie),
+    ):
         done = run_quire(*words, "-o", "json", metadata=wrong)
         assert done.returncode == ExitCode.NOT_FOUND, done.stderr
         assert "quire cluster init" in json.loads(done.stderr)["message"]

@@ -10,6 +10,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ledger_client import LedgerClient, Quorum
 from ledger_client.cluster_access import open_cluster
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.registry.cluster import create_cluster
 from metadata.registry.location import Place
 from metadata.store.embedded import EmbeddedZooKeeper
 from tests.integration.quire.command import QUIRE, environment, run_quire
@@ -34,6 +36,7 @@ SMALL = "reserve_bytes_min = 1\nreserve_share = 0.0\ndisk_high_mark = 1.0\ndisk_
 async def metadata(tmp_path: Path) -> AsyncIterator[str]:
     server = EmbeddedZooKeeper(tmp_path / "zookeeper", tick_ms=200)
     await server.start()
+    await create_cluster(server.uri + "/quire", Random(1))
     yield server.uri + "/quire"
     await server.stop()
 

@@ -24,8 +24,7 @@ BUGS = (
             ),
             Edit(
                 IDENTITY,
-                "    cluster = await ensure_cluster(store, rng)\n    record = CookieRecord(\n",
-                "    cluster = await ensure_cluster(store, rng)\n"
+                "    record = CookieRecord(\n",
                 "    live = await store.children(BOOKIES, fresh=True)\n"
                 "    for known in await CookieStore(store).list_bookie_ids():\n"
                 "        former, version = await CookieStore(store).get(known)\n"

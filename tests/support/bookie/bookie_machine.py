@@ -7,6 +7,7 @@ It uses real disks and real sockets. Leaves the metadata service to its in-proce
 import asyncio
 import random
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +22,7 @@ from metadata.ledgers.ledger_metadata import (
 )
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import bookie_path
+from metadata.registry.cluster import ensure_cluster
 from metadata.store.interface import MetadataStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.support.bookie.wire_client import WireClient
@@ -49,7 +51,8 @@ class Machine:
         disk, store = RealDisk(self.root / name), self.store()
         try:
             await disk.lock()
-            return await format_directories(disk, store, "bookie", self.rng, lambda: 5)
+            create = partial(ensure_cluster, rng=self.rng)
+            return await format_directories(disk, store, "bookie", self.rng, lambda: 5, create)
         finally:
             await disk.close()
             await store.aclose()

@@ -47,9 +47,11 @@ class RunningCompose:
 
     def start_all(self) -> None:
         """Start every server in the order of the file, each kind once the one before is ready."""
-        done = self.run("setup")
-        assert done.returncode == 0, done.stderr
-        for kind in ("zookeeper", "bookie", "broker", "console", "repair"):
+        for kind in ("setup", "zookeeper", "cluster", "bookie", "broker", "console", "repair"):
+            if kind in ("setup", "cluster"):
+                done = self.run(kind)
+                assert done.returncode == 0, done.stderr
+                continue
             names = [name for name in self._services if name.partition("-")[0] == kind]
             for name in names:
                 self.start(name)

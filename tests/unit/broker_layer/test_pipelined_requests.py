@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tests.support.broker_layer.calls import Call, Message, only
-
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Producer
 from broker_layer.kafka.versions import ApiKey
+from tests.support.broker_layer.calls import Call, Message, only
 from tests.support.broker_layer.served_broker import (
     Ask,
     Client,

@@ -28,7 +28,11 @@ def test_an_address_that_is_no_text(kind: Any, uri: object) -> None:
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("zk://no-such-host.invalid/quire", "no name of a server is known to DNS"),
+        (
+            "zk://no-such-host.invalid/quire",
+            "DNS does not know no-such-host.invalid: check",
+        ),
+        ("zk://127.0.0.1:1,no-such-host.invalid/quire", "DNS does not know no-such-host.invalid"),
         ("gateway://no-such-host.invalid", "no-such-host.invalid:2188: [Errno"),
     ],
 )

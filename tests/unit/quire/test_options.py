@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import pytest
 
+from bookie.options import BOOKIE
 from quire.options import OptionError, Options, OptionTable, Value, option, switch
 from quire.server.overriding import override
 
@@ -82,6 +83,14 @@ def test_texts_become_values_of_the_type() -> None:
 def test_the_server_has_a_variable_of_its_own_beside_the_shared_one() -> None:
     assert load(variables={"SHARED": "ab"}).word == "ab"
     assert load(variables={"SHARED": "ab", "QUIRE_LAMP_WORD": "cd"}).word == "cd"
+
+
+def test_a_file_goes_before_the_variables_and_a_flag_before_the_file() -> None:
+    """So a variable for commands, such as QUIRE_METADATA, moves no server to another cluster."""
+    variables = {"QUIRE_METADATA": "zk://one:1/q", "QUIRE_BOOKIE_METADATA": "zk://two:1/q"}
+    text, flag = '[bookie]\ndata_dir = "d"\nmetadata = "zk://three:1/q"\n', "zk://four:1/q"
+    assert BOOKIE.load(text, variables, {}).metadata == "zk://three:1/q"
+    assert BOOKIE.load(text, variables, {"metadata": flag}).metadata == flag
 
 
 def test_all_errors_come_at_once_and_none_that_follows_from_another() -> None:

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import pytest
@@ -16,8 +17,12 @@ from bookie.errors import (
 )
 from bookie.files.disk import Disk
 from bookie.identity.identity import Identity, format_directories, prove_identity
+from metadata.errors import ClusterNotFoundError
 from metadata.ids import BookieId
+from metadata.paths import INSTANCE
+from metadata.registry.cluster import ensure_cluster
 from metadata.registry.cookies import CookieStore
+from metadata.store.interface import find
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.support.metadata.dumps import dump_of, restore
@@ -34,8 +39,9 @@ class Machine:
         return CrashableDisk(platter, self.rng, DiskFaults(delay_s_max=0))
 
     async def format(self, platter: Platter) -> BookieId:
+        create = partial(ensure_cluster, rng=self.rng)
         return await format_directories(
-            self.disk(platter), self.store, "bookie", self.rng, lambda: 5
+            self.disk(platter), self.store, "bookie", self.rng, lambda: 5, create
         )
 
     async def start(self, platter: Platter) -> Identity:
@@ -60,6 +66,16 @@ async def test_a_formatted_bookie_starts_again_and_again(machine: Machine) -> No
 async def test_two_formats_make_two_bookies(machine: Machine) -> None:
     assert await machine.format(Platter()) != await machine.format(Platter())
     assert len(await CookieStore(machine.store).list_bookie_ids()) == 2
+
+
+async def test_formatting_creates_no_cluster(machine: Machine) -> None:
+    """With a mistyped path of the metadata it would make a second one."""
+    platter = Platter()
+    disk = machine.disk(platter)
+    with pytest.raises(ClusterNotFoundError, match="quire cluster init"):
+        await format_directories(disk, machine.store, "bookie", machine.rng, lambda: 5)
+    assert not platter.names
+    assert await find(machine.store, INSTANCE) is None
 
 
 async def test_only_empty_directories_are_formatted(machine: Machine) -> None:

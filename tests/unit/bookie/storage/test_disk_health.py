@@ -11,16 +11,29 @@ from pathlib import Path
 
 import pytest
 
+from bookie.config import StorageConfig
 from bookie.files import disk_calls
-from bookie.files.disk import Buffer
+from bookie.files.disk import Buffer, DiskSpace
 from bookie.files.disk_real import QUICK_COMMITS_MIN, RealDisk
-from bookie.storage.disk_watch import DiskHealth, HangGuard, RunningOperations, watched
+from bookie.storage.disk_watch import (
+    DiskHealth,
+    HangGuard,
+    RunningOperations,
+    describe_use,
+    watched,
+)
 from bookie.storage.writability import Writability
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
 from tests.until import until
 
 HUNG_S = 30.0
+
+
+def test_a_full_disk_is_described_with_both_marks() -> None:
+    text = describe_use("log", DiskSpace(total_bytes=1_000, free_bytes=30), StorageConfig())
+    assert "97.0% full, the high mark is 95.0%" in text
+    assert text.endswith("new entries are accepted again below the low mark, 92.0%")
 
 
 class Registration:

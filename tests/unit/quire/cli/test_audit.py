@@ -108,6 +108,13 @@ async def test_a_change_is_recorded_with_its_arguments(memory_cluster: MemoryClu
     assert [row["act"] for row in rows] == ["repair pause"]
 
 
+async def test_arguments_are_recorded_as_they_were_written(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a")
+    await run("repair", "settings", "lost_after_s=77", "urgent_after_s=7")
+    (record,) = await records(memory_cluster)
+    assert record.arguments == "changes=lost_after_s=77, urgent_after_s=7"
+
+
 async def test_the_address_of_the_metadata_is_not_recorded(memory_cluster: MemoryCluster) -> None:
     await memory_cluster.create("a")
     address = "zk://ann:secret@nowhere:1/cluster"
@@ -132,6 +139,22 @@ async def test_a_failure_is_recorded_and_wrong_usage_is_not(
     with pytest.raises(NeedsConsentError):
         await run("acl", "remove", "--topic", "a", "--allow", "User:ann")
     assert [record.result for record in await records(memory_cluster)] == ["failed: it is refused"]
+
+
+class Closed(io.StringIO):
+    def write(self, _text: str) -> int:  # type: ignore[explicit-override]
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+async def test_a_change_is_recorded_as_done_if_the_reader_of_its_output_ended(
+    memory_cluster: MemoryCluster,
+) -> None:
+    await memory_cluster.create("a")
+    arguments = parser_of("repair").parse_args(["settings", "lost_after_s=77"])
+    output = Output(as_json=False, results=Closed(), remarks=io.StringIO())
+    await recorded(arguments, output, arguments.handler(arguments, output))
+    assert isinstance(output.lost, BrokenPipeError)
+    assert [record.result for record in await records(memory_cluster)] == ["done"]
 
 
 async def test_a_trail_that_fails_changes_no_result(

@@ -1,6 +1,7 @@
 """The command answers wrong usage with a hint, and prints help without unneeded imports."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,35 @@ def test_config_check_suggests_the_right_key(
     file.write_text("[broker]\nlisteneers = 'PLAINTEXT://:1'\n")
     assert main(["config", "check", str(file)]) == ExitCode.USAGE
     assert "did you mean listeners?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["ledger", "--help"], ["config", "show"]])
+def test_an_output_that_cannot_be_written_is_no_defect(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "quire.cli.main", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == ExitCode.REFUSED
+    first, second = done.stderr.splitlines()
+    assert first == "quire: the output cannot be written: No space left on device"
+    assert second.startswith("       try: ")
+
+
+def test_characters_that_the_output_cannot_show_are_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "quire.toml"
+    file.write_text('[bookie]\ndata_dir = "日本"\n', "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "quire.cli.main", "config", "show", "--config", str(file)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert r"\u65e5\u672c" in done.stdout
 
 
 def test_errors_of_the_cluster_have_their_status() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 
@@ -39,6 +40,41 @@ def test_a_table_aligns_its_columns() -> None:
         listing.add({"id": "long-name", "bookie_count": 3})
         listing.add({"id": "b", "bookie_count": None, "unseen": 1})
     assert text_of(out).splitlines() == ["ID         BOOKIE COUNT", "long-name  3", "b          -"]
+
+
+HOSTILE = "\x1b]0;title\x07red\rone\ntwo\u202eabc"
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+SHOWN = r"\x1b]0;title\x07red\rone\ntwo\u202eabc"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_text_of_a_client_reaches_no_terminal_as_it_is(*, terminal: bool) -> None:
+    out = output(terminal=terminal)
+    out.record({"id": HOSTILE, "metadata": {HOSTILE: [HOSTILE]}})
+    with out.listing("note") as listing:
+        listing.add({"note": HOSTILE})
+    out.line(f"one\n\ttwo {HOSTILE}")
+    out.failure(UsageError(f"no ledger {HOSTILE}", try_next=HOSTILE), ExitCode.USAGE)
+    text = STYLE.sub("", text_of(out) + remarks_of(out))
+    assert all(character.isprintable() or character in "\n\t" for character in text)
+    assert text.count(SHOWN) == 4  # the id, a key and its value, and the table
+    assert "one\n\ttwo" in text
+
+
+def test_a_long_value_with_names_has_a_line_for_each_name() -> None:
+    out = output()
+    numbers = {f"number_{number:02}": number for number in range(50)}
+    out.record({"id": "a", "statistics": numbers, "few": {"a": 1, "b": 2}})
+    lines = text_of(out).splitlines()
+    assert lines[:4] == ["id          a", "statistics", "  number 00  0", "  number 01  1"]
+    assert lines[-1] == "few         a=1, b=2"
+    assert len(lines) == 3 + len(numbers)
+
+
+def test_entries_are_printed_on_a_terminal_as_text_of_a_line() -> None:
+    data = b"a\tb\x1b[31m\n\xff\xe6\x97\xa5"
+    assert output(terminal=True).data_line(data).decode() == "a\tb\\x1b[31m\\n\\xff日\n"
+    assert output().data_line(data) == data + b"\n"
 
 
 def test_a_long_table_loses_no_row() -> None:

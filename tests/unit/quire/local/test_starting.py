@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_the_first_failure_cancels_the_others() -> None:
     assert ended == ["cancelled"]
 
 
-async def test_bookies_start_after_zookeeper_and_brokers_after_bookies(
+async def test_bookies_start_in_a_cluster_and_brokers_after_bookies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bookie gives up when ZooKeeper does not answer for 10 s, as on a busy machine."""
@@ -78,11 +79,18 @@ async def test_bookies_start_after_zookeeper_and_brokers_after_bookies(
     async def start(self: LocalServer, *, started_count: int = 1) -> None:
         ready.append(f"{self.name} of {started_count}")
 
+    async def create(_uri: str, _rng: Random) -> None:
+        ready.append("cluster")
+
     monkeypatch.setattr(EmbeddedZooKeeper, "start", start_zookeeper)
+    monkeypatch.setattr("quire.local_cluster.create_cluster", create)
     monkeypatch.setattr(LocalServer, "start", start)
     said: list[str] = []
     async with LocalCluster(2, tmp_path, broker=1, report=said.append):
-        assert ready == ["ZooKeeper", "bookie-1 of 2", "bookie-2 of 2", "broker-1 of 1"]
+        assert ready == [
+            *("ZooKeeper", "cluster"),
+            *("bookie-1 of 2", "bookie-2 of 2", "broker-1 of 1"),
+        ]
     assert said == [
         f"Starting ZooKeeper in {tmp_path} ...",
         "Starting 2 bookies ...",

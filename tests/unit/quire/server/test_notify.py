@@ -1,6 +1,7 @@
 """Messages to systemd, to a real socket and from a real process."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -23,11 +24,13 @@ from quire.server.notify import (
 from tests.until import WAIT_S
 
 PROGRAM = """
-import sys, time
+import os, sys, time
 from quire.server.process import ServerProcess, print_ready, run_server
 
+MANAGER = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
 async def serve(stopping):
-    print_ready({"id": "it"})
+    print_ready({"children": sorted(name for name in os.environ if name in MANAGER)})
     if sys.argv[1] == "stall":
         time.sleep(600)
     await stopping.wait()
@@ -87,7 +90,7 @@ def started(manager: socket.socket, how: str, watchdog_us: int) -> "subprocess.P
         "WATCHDOG_USEC": str(watchdog_us),
     }
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, how], env=variables, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", PROGRAM, how], env=variables, stdout=subprocess.PIPE
     )
 
 
@@ -104,6 +107,13 @@ def test_a_server_reports_that_it_is_ready_alive_and_stopping(manager: socket.so
             continue
         assert message == STOPPING
         assert process.wait(WAIT_S) == 0
+
+
+def test_no_child_sends_messages_to_the_manager(manager: socket.socket) -> None:
+    with started(manager, "serve", 60_000) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"children": []}
+        process.terminate()
 
 
 def test_a_stalled_loop_sends_no_sign_of_life(manager: socket.socket) -> None:

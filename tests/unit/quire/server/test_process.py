@@ -11,30 +11,36 @@ import sys
 
 import pytest
 
+from quire.errors import ExitCode
 from quire.server.process import first_of
 
 PROGRAM = """
 import asyncio, sys, threading
 from quire.server.errors import CannotListenError
+from quire.errors import ExitCode
 from quire.server.process import ServerProcess, print_ready, run_server
 
 class Refused(Exception): pass
+class Removed(Refused): pass
 
 async def serve(stopping):
     print_ready({"id": "it"})
     if sys.argv[1] == "fail":
         raise Refused("look there")
+    if sys.argv[1] == "removed":
+        raise Removed("it never serves again")
     if sys.argv[1] == "busy":
         raise CannotListenError("it", "a", 1, "in use")
     if sys.argv[1] == "thread":
         threading.Thread(target=lambda: {}[1], name="it").start()
     await stopping.wait()
 
-sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,)), serve))
+sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,), final=(Removed,)), serve))
 """
 
 COLLECTED = """
 import gc
+from quire.errors import ExitCode
 from quire.server.process import COLLECT_AFTER_OBJECTS, ServerProcess, run_server
 
 async def serve(stopping):
@@ -94,10 +100,17 @@ def test_process_stops_cleanly_on_a_signal(way: str) -> None:
     assert events == ["server starts", "server serves", *stops, "server stopped"]
 
 
-@pytest.mark.parametrize(("way", "says"), [("fail", "look there"), ("busy", "choose another")])
-def test_a_failure_is_one_line_that_says_what_to_do(way: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "says", "status"),
+    [
+        ("fail", "look there", ExitCode.UNAVAILABLE),
+        ("busy", "choose another", ExitCode.UNAVAILABLE),
+        ("removed", "never serves again", ExitCode.REFUSED),
+    ],
+)
+def test_a_failure_is_one_line_that_says_what_to_do(way: str, says: str, status: int) -> None:
     with start(way) as process:
-        assert process.wait() == 1
+        assert process.wait() == status
         started, served, event = events_of(process)
     assert (started, served) == ("server starts", "server serves")
     assert event.startswith("thing stopped: ")
@@ -113,7 +126,7 @@ def events_of(process: subprocess.Popen[str]) -> list[str]:
 
 def test_an_exception_that_ends_a_thread_ends_the_process() -> None:
     with start("thread") as process:
-        assert process.wait() == 1
+        assert process.wait() == ExitCode.UNAVAILABLE
         assert process.stderr is not None
         line = json.loads(process.stderr.read())
     assert line["event"] == "thing stopped: thread it ended by KeyError"

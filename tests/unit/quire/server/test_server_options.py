@@ -5,16 +5,10 @@ import re
 import pytest
 
 from bookie.options import BOOKIE, BookieOptions
+from quire.addresses import is_loopback, is_wildcard
 from quire.identity.tls import ClientCertificates
 from quire.options import OptionError, Value
-from quire.server.server_options import (
-    SecurityOptions,
-    TlsMode,
-    is_loopback,
-    is_wildcard,
-    port_clashes,
-    unreachable,
-)
+from quire.server.server_options import SecurityOptions, TlsMode, port_clashes, unreachable
 
 FILES = {"tls_cert_file": "c", "tls_key_file": "k", "tls_ca_file": "a"}
 

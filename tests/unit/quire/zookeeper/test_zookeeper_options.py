@@ -83,6 +83,8 @@ def test_the_settings_of_a_server_of_three() -> None:
     settings = settings_of(options, Path("/srv/zookeeper"))
     assert settings["server.3"] == "127.0.0.1:2890:3890"
     assert (settings["initLimit"], settings["syncLimit"]) == (30, 5)
+    assert settings["cnxTimeout"] == 5_000
+    assert settings["fastleader.maxNotificationInterval"] == 60_000
     assert settings["quorumListenOnAllIPs"] == "false"
     command = java_command(Path("java"), [Path("a.jar"), Path("b.jar")], Path("p"), options)
     assert "-Xmx128m" in command
