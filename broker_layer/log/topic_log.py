@@ -239,8 +239,8 @@ class TopicLog:
             raise
 
     def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
-        """Note that a batch was refused. If its producer is unknown here and sends it again, later
-        batches of the producer are refused until then.
+        """Note that a batch was refused. If its producer is to send it again, later batches of the
+        producer are refused until then.
         """
         self._appender.note_refused(header, code)
 
