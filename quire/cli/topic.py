@@ -63,7 +63,7 @@ from quire.identity.client_file import NO_IDENTITY, ClientFile, kafka_settings
 from quire.identity.errors import SecurityError
 from quire.operate.as_json import data_as_json
 from quire.operate.brokers import CHECK_LOGS, BrokerAccess, open_peers, open_registered, require
-from quire.operate.fields import Json
+from quire.operate.fields import Json, describe_time
 from quire.operate.findings import names
 from quire.operate.topics import (
     NO_ID,
@@ -156,6 +156,7 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
     output.document(head | {"partitions": rows}, {"partitions": (*columns, "state")})
     if not output.as_json:
         _add_short_ledgers(rows, output)
+        _add_future_records(topic.name or "", rows, output)
     is_well = all(row["state"] == "served" for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FINDINGS
 
@@ -173,6 +174,20 @@ def _add_short_ledgers(rows: Sequence[Mapping[str, Json]], output: Output) -> No
         return
     output.line("")
     output.table(found, "partition", "ledger", "entries", "bytes", "why")
+
+
+def _add_future_records(topic: str, rows: Sequence[Mapping[str, Json]], output: Output) -> None:
+    """Print where records with times in the future hold up retention, if there are any."""
+    for row in rows:
+        offset, until_ms = row["future_offset"], row["future_until_ms"]
+        if not isinstance(until_ms, int):
+            continue
+        what = f"partition {row['partition']}: times in the future keep all records from offset"
+        trim = (
+            f"quire topic trim {topic} --partition {row['partition']} --before {row['end']} --yes"
+        )
+        output.line("")
+        output.line(f"{what} {offset} on until {describe_time(until_ms)}; to remove them: {trim}")
 
 
 async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:

@@ -16,6 +16,7 @@ from quire.cli import topic as topic_data
 from quire.cli.output import Output
 from quire.cli.topic import MissingAnswers, TopicDataError, consume_topic, produce_topic
 from quire.errors import ExitCode
+from quire.operate.fields import Json
 from quire.server.overriding import override
 from tests.until import WAIT_S
 
@@ -256,3 +257,20 @@ def test_a_record_that_is_acknowledged_meanwhile_is_not_reported() -> None:
     watch.start()
     watch.join()
     assert remarks == []
+
+
+def test_times_in_the_future_are_shown_with_what_removes_them() -> None:
+    results = io.StringIO()
+    output = Output(as_json=False, results=results, remarks=io.StringIO())
+    rows: list[dict[str, Json]] = [
+        {"partition": number, "end": 9, "future_offset": 4, "future_until_ms": until_ms}
+        for number, until_ms in enumerate((None, 1_800_000_000_000, 2**62))
+    ]
+    topic_data._add_future_records("orders", rows, output)
+    lines = results.getvalue().split("\n\n")
+    assert [line.strip() for line in lines[-2:]] == [
+        "partition 1: times in the future keep all records from offset 4 on until 2027-01-15 "
+        "08:00:00 UTC; to remove them: quire topic trim orders --partition 1 --before 9 --yes",
+        f"partition 2: times in the future keep all records from offset 4 on until {2**62} ms "
+        "after 1970; to remove them: quire topic trim orders --partition 2 --before 9 --yes",
+    ]
