@@ -351,8 +351,8 @@ class TopicLog:
         self._appender.require_usable()
         if not self.config.is_deletable:
             text = (
-                "records of this topic cannot be deleted, because its cleanup.policy is compact: "
-                "set cleanup.policy=compact,delete first, or write tombstones"
+                "records of this topic cannot be deleted, because its cleanup.policy lacks delete: "
+                "add it first (compact,delete if the policy is compact)"
             )
             raise TopicError(ErrorCode.POLICY_VIOLATION, text)
         offset = self.high_watermark if before_offset == -1 else before_offset

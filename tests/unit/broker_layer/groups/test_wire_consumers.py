@@ -237,6 +237,7 @@ async def test_a_group_changes_its_type_only_without_members() -> None:
         await commit(world, 8, member=member, generation=generation)
         refused = await send(world, topics=["orders"])
         assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "members of the classic protocol" in str(refused.error_message)
         await leave(world, member)
         assert (await send(world, topics=["orders"])).error_code == ErrorCode.NONE
         assert await fetch(world) == (8, ErrorCode.NONE)
