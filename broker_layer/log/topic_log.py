@@ -29,6 +29,7 @@ from broker_layer.log.pending_batches import Appended, MayOpen, never_opens
 from broker_layer.log.read_ahead import Batch
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_configs import LogConfig
+from ledger_client.info import LedgerInfo
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
 from metadata.topics.partition import PartitionSegment
@@ -202,6 +203,10 @@ class TopicLog:
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether a producer's transaction is open in this partition."""
         return self._appender.state.is_open(producer_id, producer_epoch)
+
+    def note_repaired(self, info: LedgerInfo) -> None:
+        """Take what repair may have changed of an ended ledger."""
+        self._roller.note_repaired(info)
 
     def set_config(self, config: LogConfig) -> None:
         """Use other settings from now on; a change of replication applies to the next ledger."""

@@ -119,9 +119,11 @@ def test_api_versions() -> None:
         }
         assert rows == {key: (served.min, served.max) for key, served in ADVERTISED.items()}
         assert rows[ApiKey.ADD_PARTITIONS_TO_TXN] == (0, 3)  # 4 is for brokers
-        features = [(each.name, each.max_version_level) for each in found.finalized_features]
+        features = [
+            (feature.name, feature.max_version_level) for feature in found.finalized_features
+        ]
         assert features == ([(GROUP_VERSION, 1)] if version >= 3 else [])
-        assert [each.min_version for each in found.supported_features] == [1] * len(features)
+        assert [feature.min_version for feature in found.supported_features] == [1] * len(features)
     refusal = ApiVersionsResponse.decode(bytes(refuse_api_versions()), version=4)
     assert refusal.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert refusal.api_keys
