@@ -27,6 +27,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
+from broker_layer.kafka.client_codecs import use_own_codecs
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,
@@ -426,6 +427,8 @@ async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:
 
 
 POLL_MS: Final = 500
+NULL_VALUE: Final = b"null"
+"""The line of a record without a value, as Kafka's console consumer prints it."""
 REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024
 """Maximum request size, above the largest batch that any topic may allow: brokers check sizes by
 the topic's settings."""
@@ -445,6 +448,7 @@ class ReceivedRecord(Protocol):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class TopicDataError(CommandError):
@@ -509,6 +513,7 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     wanted = known if arguments.partition is None else arguments.partition
     _require_partitions(arguments.topic, wanted, known)
     partitions = [TopicPartition(arguments.topic, each) for each in wanted]
+    use_own_codecs()
     consumer = KafkaConsumer(
         **settings,
         enable_auto_commit=False,
@@ -615,7 +620,8 @@ def _is_done(consumer: KafkaConsumer, ends: dict[TopicPartition, int] | None) ->
 
 def _print(records: Sequence[ReceivedRecord], *, as_json: bool) -> None:
     for record in records:
-        line = _as_json(record) if as_json else record.value or b""
+        text = NULL_VALUE if record.value is None else record.value
+        line = _as_json(record) if as_json else text
         sys.stdout.buffer.write(line + b"\n")
 
 
@@ -625,9 +631,13 @@ def _as_json(record: ReceivedRecord) -> bytes:
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
     }
-    for name, data in (("key", record.key), ("value", record.value)):
-        row |= {name: None} if data is None else data_as_json(name, data)
+    row |= _field_as_json("key", record.key) | _field_as_json("value", record.value)
+    row["headers"] = [{"key": key} | _field_as_json("value", data) for key, data in record.headers]
     return json.dumps(row).encode()
+
+
+def _field_as_json(name: str, data: bytes | None) -> dict[str, Json]:
+    return {name: None} if data is None else data_as_json(name, data)
 
 
 QUIET_S: Final = 3.0
