@@ -5,9 +5,9 @@ of repair.
 
 Invariants: while every bookie is well and repair has no job, nothing new is read. Otherwise the
 metadata of each ended ledger is read once and kept, at most READS_PER_LOOK in one look; a ledger
-that repair may have changed is read again after REREAD_S, until it is whole. What is found is only shown: no decision
-depends on it. A ledger of a topic has all its entries on each member, because its ensemble is its
-write quorum. A fragment without entries lacks nothing.
+that repair may have changed is read again after REREAD_S, until it is whole. What is found is only
+shown: no decision depends on it. A ledger of a topic has all its entries on each member, because
+its ensemble is its write quorum. A fragment without entries lacks nothing.
 
 Source: protocol rules 9.1, 9.3, 9.9 and 11.2; docs/topics.md, "Under-replicated partitions".
 """

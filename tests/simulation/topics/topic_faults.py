@@ -231,12 +231,12 @@ class TopicFaults(FaultsByRate):
         await self._pause(self._bookie())
 
     async def _pause_all_bookies(self) -> None:
-        """Pause one bookie after the other, until their sessions have lapsed."""
+        """Pause one bookie after the other, for longer than sessions and answers to producers."""
         bookies = self._cluster.bookies
         for bookie in bookies:
             bookie.pause()
             await asyncio.sleep(self._rng.random())
-        await asyncio.sleep(self._rng.uniform(0.5, 1.0) * max(STALL_S))
+        await asyncio.sleep(self._rng.uniform(1.2, 1.8) * max(STALL_S))
         for bookie in bookies:
             bookie.resume()
 

@@ -64,7 +64,7 @@ SMALL_WINDOWS: Final = (1, 3)
 """Numbers of entries that are sent and not confirmed, where it is small."""
 ALL_BOOKIES_SHARE: Final = 0.5
 """Share of the runs with the theme of ledgers in which all bookies pause at once."""
-ALL_BOOKIES_COUNT: Final = 3.0
+ALL_BOOKIES_COUNT: Final = 2.0
 """Approximate number of times that they do."""
 THEME_COUNT: Final = 5.0
 """Approximate number of faults of each kind of a run's theme."""
