@@ -7,7 +7,7 @@ Invariants: after `use_own_codecs`, clients of kafka-python in this process comp
 with `record_batch.compression`; records that are damaged, or have more than UNPACKED_BYTES_MAX
 bytes, raise one of kafka-python's errors.
 
-Source: KIP-31, KIP-57, KIP-110; kafka-python 3.0.12, `record/default_records.py`.
+Source: KIP-31, KIP-57, KIP-110.
 """
 
 from collections.abc import Callable
