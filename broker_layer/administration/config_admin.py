@@ -129,7 +129,11 @@ class ConfigAdmin:
             if name not in ("", str(self._broker_id)):
                 text = f"this is broker {self._broker_id}: send the request to broker {name} itself"
                 raise TopicError(ErrorCode.INVALID_REQUEST, text)
-            return broker_rows(self._broker_id, self._config) if name else ()
+            if not name:
+                return ()
+            registered = self._view.brokers.get(self._broker_id)
+            listeners = () if registered is None else registered.listeners
+            return broker_rows(self._broker_id, self._config, listeners)
         text = f"resources of type {kind} have no settings: use 2 (topic) or 4 (broker)"
         raise TopicError(ErrorCode.INVALID_REQUEST, text)
 

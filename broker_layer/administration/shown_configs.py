@@ -5,7 +5,7 @@ Leaves the list of settings to `topic_config_table.py`, and the answers to `conf
 Source: KIP-226 (sources and synonyms), KIP-569 (types and documentation).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
@@ -23,6 +23,8 @@ from broker_layer.log.topic_configs import (
     log_config,
     replication_factor,
 )
+from metadata.brokers.broker_registration import Listener
+from quire.addresses import join_address
 
 
 class ResourceType(IntEnum):
@@ -99,10 +101,14 @@ def topic_rows(stored: Mapping[str, str], defaults: TopicDefaults) -> list[Confi
     return sorted(rows, key=lambda row: row.name)
 
 
-def broker_rows(broker_id: int, config: ControlConfig) -> list[ConfigRow]:
+def broker_rows(
+    broker_id: int, config: ControlConfig, listeners: Sequence[Listener]
+) -> list[ConfigRow]:
     """Return the settings of a broker that its clients may read; clients cannot alter them."""
     defaults = config.topic_defaults
+    addresses = ",".join(map(_address, listeners))
     own = (
+        ("advertised.listeners", ConfigType.STRING, addresses),
         ("broker.id", ConfigType.INT, str(broker_id)),
         ("auto.create.topics.enable", ConfigType.BOOLEAN, str(config.creates_topics).lower()),
         ("num.partitions", ConfigType.INT, str(defaults.partitions)),
@@ -121,6 +127,10 @@ def broker_rows(broker_id: int, config: ControlConfig) -> list[ConfigRow]:
         _defined_row(shown, DEFINITIONS[name], {}, defaults) for name, shown in BROKER_NAMES.items()
     ]
     return sorted(rows, key=lambda row: row.name)
+
+
+def _address(listener: Listener) -> str:
+    return f"{listener.name}://{join_address(listener.host, listener.port)}"
 
 
 def _row(

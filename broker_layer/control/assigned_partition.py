@@ -264,9 +264,11 @@ class AssignedPartition:
             pass
 
     def _failed(self, epoch: int, reason: str) -> None:
-        """Record that the object opened in an epoch has failed."""
+        """Record that the object opened in an epoch has failed. One that is being closed ends too
+        if another leader was first, or its topic was deleted: then nothing is missing.
+        """
         self.spent = max(self.spent, epoch)
-        if self._opened_epoch == epoch:
+        if self._opened_epoch == epoch and self._opened is not None:
             self.serving = None
             self._failed_soon = self._now() - self.leaderless_since_s < SERVED_WELL_S
             if not self._failed_soon:

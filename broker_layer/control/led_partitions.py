@@ -26,7 +26,7 @@ from broker_layer.control.ledger_health import LedgerHealth, StoredReplicas
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
 from broker_layer.log.topic_configs import TopicDefaults, replication_factor
-from broker_layer.server.admin import LEDGERS_SHOWN_MAX, LedPartition, ShortLedger
+from broker_layer.server.admin import LEDGERS_SHOWN_MAX, UNKNOWN, LedPartition, ShortLedger
 from ledger_client import LedgerError
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError, MetadataFormatError
@@ -272,4 +272,6 @@ class LedPartitions:
             ),
             short_ledger_count=len(stored.shortages),
             short_bytes=sum(shortage.size_bytes for shortage in stored.shortages),
+            future_offset=UNKNOWN if log.future is None else log.future.offset,
+            future_until_ms=UNKNOWN if log.future is None else log.future.until_ms,
         )

@@ -3,11 +3,11 @@
 Leaves which bookies' copies do not count to `bookie_states.py`, and making copies to the processes
 of repair.
 
-Invariants: while every bookie is well and repair has no job, nothing is read. Otherwise the
+Invariants: while every bookie is well and repair has no job, nothing new is read. Otherwise the
 metadata of each ended ledger is read once and kept, at most READS_PER_LOOK in one look; a ledger
-that repair may change is read again after REREAD_S. What is found is only shown: no decision
-depends on it. A ledger of a topic has all its entries on each member, because its ensemble is its
-write quorum. A fragment without entries lacks nothing.
+that repair may have changed is read again after REREAD_S, until it is whole. What is found is only
+shown: no decision depends on it. A ledger of a topic has all its entries on each member, because
+its ensemble is its write quorum. A fragment without entries lacks nothing.
 
 Source: protocol rules 9.1, 9.3, 9.9 and 11.2; docs/topics.md, "Under-replicated partitions".
 """
@@ -20,6 +20,7 @@ from typing import Final
 
 from broker_layer.control.bookie_states import BookieStates
 from broker_layer.log.topic_log import TopicLog
+from ledger_client.info import LedgerInfo
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
@@ -188,10 +189,10 @@ class LedgerHealth:
     async def look(self) -> None:
         """Look once at all ledgers. Raises MetadataError."""
         jobs = self._jobs_by_ledger()
-        if not jobs and not self._states.any_short:
+        if not jobs and not self._states.any_short and not self._may_change():
             self._short.clear()
             return
-        due: list[tuple[float, PartitionKey, LedgerId]] = []
+        due: list[tuple[float, TopicLog, LedgerId]] = []
         short: dict[PartitionKey, tuple[LedgerShortage, ...]] = {}
         known: dict[PartitionKey, dict[LedgerId, _Known]] = {}
         for count, log in enumerate(self._logs()):
@@ -202,7 +203,7 @@ class LedgerHealth:
             if shortages := tuple(shortage for shortage in checked if shortage is not None):
                 short[log.key] = shortages
             due += [
-                (due_s, log.key, ledger_id)
+                (due_s, log, ledger_id)
                 for ledger_id in ended
                 if (due_s := self._due_s(known[log.key].get(ledger_id))) is not None
             ]
@@ -212,7 +213,7 @@ class LedgerHealth:
         due.sort(key=lambda pair: pair[0])  # unknown ones first, then the oldest
         for start in range(0, min(len(due), READS_PER_LOOK), READS_AT_ONCE):
             some = due[start : min(start + READS_AT_ONCE, READS_PER_LOOK)]
-            await asyncio.gather(*[self._read(key, ledger_id) for _, key, ledger_id in some])
+            await asyncio.gather(*[self._read(log, ledger_id) for _, log, ledger_id in some])
 
     def _jobs_by_ledger(self) -> dict[LedgerId, JobName]:
         names = map(job_name_of, reversed(self._jobs.names))  # the most urgent job counts
@@ -240,13 +241,20 @@ class LedgerHealth:
             return 0.0
         return seen.read_s if seen.may_change and self._now() - seen.read_s > REREAD_S else None
 
-    async def _read(self, key: PartitionKey, ledger_id: LedgerId) -> None:
+    def _may_change(self) -> bool:
+        """Return whether repair may have changed a ledger since it was read: what a bookie that is
+        lost for good held is well again only in the metadata.
+        """
+        return any(found.may_change for known in self._known.values() for found in known.values())
+
+    async def _read(self, log: TopicLog, ledger_id: LedgerId) -> None:
         try:
             ledger, _ = await self._ledgers.get(ledger_id)
             copies = ledger_copies(ledger)
+            log.note_repaired(LedgerInfo.of(ledger))
         except (NodeNotFoundError, MetadataFormatError):
             copies = None
-        known = self._known.setdefault(key, {})
+        known = self._known.setdefault(log.key, {})
         known[ledger_id] = _Known(copies, self._now(), may_change=copies is None)
 
     async def _run(self) -> None:

@@ -55,6 +55,8 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = 0
         self.assignment_epoch = 0
+        self.emptied_ms = 0
+        """When the last member was removed, by the wall clock: since then, no offset is used."""
         self.members: dict[str, ConsumerMember] = {}
         self._config = config
         self._topics = topics
@@ -78,9 +80,10 @@ class ConsumerGroup:
 
         The session of each member without one begins now.
         """
-        image = self._stored_image or ConsumerGroupImage(0, 0, b"")
+        image = self._stored_image or ConsumerGroupImage(0, 0, b"", 0)
         self.epoch, self.assignment_epoch = image.epoch, image.assignment_epoch
         self._digest, self._are_topics_new = image.topics_digest, True
+        self.emptied_ms = image.emptied_ms
         self._owners.clear()
         for member_id in [id_ for id_ in self.members if id_ not in self._stored]:
             self._drop(member_id)
@@ -131,7 +134,7 @@ class ConsumerGroup:
 
     def image(self) -> ConsumerGroupImage:
         """Return the stored form of the group, without its members."""
-        return ConsumerGroupImage(self.epoch, self.assignment_epoch, self._digest)
+        return ConsumerGroupImage(self.epoch, self.assignment_epoch, self._digest, self.emptied_ms)
 
     # ---- heartbeats ----------------------------------------------------------------------------
 
@@ -139,7 +142,7 @@ class ConsumerGroup:
         """Handle a heartbeat: the member joins, stays, reconciles, or leaves."""
         try:
             if event.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-                return self._leave(event)
+                return self._leave(event, moment)
             if event.pattern:
                 check_pattern(event.pattern)
             member = self._member_of(event)
@@ -175,7 +178,7 @@ class ConsumerGroup:
         for deadlines in (self._sessions, self._revocations):
             late = [member_id for member_id, due_ms in deadlines.items() if due_ms <= moment.now_ms]
             for member_id in late:
-                self._remove(member_id)
+                self._remove(member_id, moment)
 
     def next_deadline_ms(self) -> int:
         """Return the latest time for the next `on_time`."""
@@ -304,7 +307,7 @@ class ConsumerGroup:
         self._put(new)
         return new
 
-    def _leave(self, event: HeartbeatRequested) -> HeartbeatResult:
+    def _leave(self, event: HeartbeatRequested, moment: Moment) -> HeartbeatResult:
         self._check_instance(self._static(event.instance_id), event)
         member = self.members.get(event.member_id)
         if member is None:
@@ -319,7 +322,7 @@ class ConsumerGroup:
             self._put(away)
             self._revocations.pop(away.member_id, None)
         else:
-            self._remove(event.member_id)
+            self._remove(event.member_id, moment)
         return HeartbeatResult(ErrorCode.NONE, None, event.member_id, event.epoch)
 
     def _check_instance(self, static: ConsumerMember | None, event: HeartbeatRequested) -> None:
@@ -339,9 +342,11 @@ class ConsumerGroup:
         members = self.members.values()
         return next((member for member in members if member.instance_id == instance_id), None)
 
-    def _remove(self, member_id: str) -> None:
+    def _remove(self, member_id: str, moment: Moment) -> None:
         self._drop(member_id)
         self.epoch += 1
+        if not self.members:
+            self.emptied_ms = moment.wall_ms
 
     def _put(self, member: ConsumerMember) -> None:
         old = self.members.get(member.member_id)

@@ -212,6 +212,7 @@ def _expired(
     unused_ms: int | None = None
     read_topics: tuple[str, ...] = ()
     if consumers is not None:
+        unused_ms = None if consumers.members else consumers.emptied_ms
         read_topics = consumers.subscription()
     elif group is not None and group.state is GroupState.EMPTY and group.protocol_type:
         unused_ms = group.state_changed_ms

@@ -240,7 +240,10 @@ class GroupHost(LedPartition):
         if classic is not None and (
             classic.state is not GroupState.EMPTY or classic.roster.pending
         ):
-            text = f"Group {group_id} is not a consumer group."
+            text = (
+                f"group {group_id} has members of the classic protocol, which cannot be moved "
+                "while they run: use group.protocol=classic, or stop these members first"
+            )
             raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
     def store_consumer(self, group_id: str) -> None:

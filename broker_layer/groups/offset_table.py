@@ -247,7 +247,7 @@ def expired_places(
     """Return the places of expired offsets of a group that reads `read_topics`.
 
     `unused_ms` is the time since which the group has no members. It is None if the group has some
-    or never had any; then the commit time of each offset applies.
+    or never had any; then the commit time of each offset applies, as for one committed later.
     """
     return [
         (topic, partition)
@@ -256,7 +256,7 @@ def expired_places(
         and not offsets.is_pending((topic, partition))
         and is_expired(
             committed,
-            committed.committed_ms if unused_ms is None else max(unused_ms, 0),
+            max(unused_ms or 0, committed.committed_ms),
             wall_ms,
             retention_ms,
         )

@@ -287,6 +287,8 @@ class ConsumerGroupImage:
     assignment_epoch: Int
     topics_digest: bytes
     """Digest of the subscribed topics, their ids and partition counts, when last assigned."""
+    emptied_ms: Int
+    """When its last member was removed, by the wall clock; 0 before that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
 - `produce_codec`: Produce by hand.
 - `fetch_codec`: Fetch by hand, without copying batches.
 - `primitives`: basic types for codecs by hand.
+- `client_codecs`: our codecs for the clients of kafka-python.
 - `error_codes`: error codes by Kafka's names.
 - `errors`: what can be wrong with bytes.
 - `record_batch/`: record batches of magic 2.

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 Guard = Callable[[memoryview], None]
 
+GROUP_VERSION: Final = "group.version"
+"""The one feature of KIP-584 that is served, and always on: groups of KIP-848."""
 PIECE_ELEMENTS: Final = 100
 _DAMAGE: Final = (ValueError, IndexError, struct.error)
 """Errors that the library can raise after the guard's check, for text that is not UTF-8."""
@@ -299,7 +301,20 @@ def _api_versions(version: int, error: ErrorCode) -> bytearray:
         ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.min, max_version=served.max)
         for key, served in ADVERTISED.items()
     ]
-    return _encode(ApiVersionsResponse(error_code=error, api_keys=rows), version)
+    supported = ApiVersionsResponse.SupportedFeatureKey(
+        name=GROUP_VERSION, min_version=1, max_version=1
+    )
+    finalized = ApiVersionsResponse.FinalizedFeatureKey(
+        name=GROUP_VERSION, min_version_level=1, max_version_level=1
+    )
+    response = ApiVersionsResponse(
+        error_code=error,
+        api_keys=rows,
+        supported_features=[supported],
+        finalized_features_epoch=0,
+        finalized_features=[finalized],
+    )
+    return _encode(response, version)
 
 
 def _served(api_key: ApiKey, version: int) -> tuple[type[ApiMessage], type[ApiMessage]]:

@@ -162,6 +162,11 @@ class LedgerRoller:
             last_id = self._last.last_entry_id
         return last_id is None or last_id >= 0
 
+    def note_repaired(self, info: LedgerInfo) -> None:
+        """Take what repair changed of a closed ledger, if it is the newest one."""
+        if self._last is not None and self._last.id == info.id:
+            self._last = info
+
     # -- events ----------------------------------------------------------------------------------
 
     def want_ledger(self) -> None:

@@ -9,7 +9,9 @@ is committed: its ledger is listed and has confirmed it.
 Invariants: offsets are given in the order of entries, and once: an exception after an entry was
 appended ends the log; the high watermark never decreases; a batch is admitted only into an open
 ledger with room; batches that wait are admitted in the order in which they came, and are judged
-when they are admitted, not when they came; after a failure nothing is admitted or committed.
+when they are admitted, not when they came; as in Kafka, a batch is refused for want of replicas
+before its sequence is judged, so that no batch behind it looks like a gap; after a failure nothing
+is admitted or committed.
 
 Source: topics design, "The mapping"; KIP-98; KIP-467 (errors of records);
 KIP-937 (bounds of times).
@@ -176,6 +178,12 @@ class LogAppender:
     ) -> asyncio.Future[Appended]:
         now_ms = self._wall_clock_ms()
         state, writer = self.state, ledger.writer
+        try:
+            writer.admission.require_open()
+        except NotEnoughInSyncReplicasError as error:
+            raise TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)) from error
+        except LedgerError as error:
+            raise self.fail(str(error)) from error
         may_open_now = header.is_transactional and may_open()
         decision = state.check(header, coordinator_epoch, may_open=may_open_now, now_ms=now_ms)
         if isinstance(decision, BatchRefused):
@@ -190,11 +198,6 @@ class LogAppender:
         header, batch = placed(header, data, base, self._ledger_list.epoch, time_ms)
         try:
             entry_id = writer.append_followed(batch)
-        except NotEnoughInSyncReplicasError as error:
-            raise TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)) from error
-        except LedgerError as error:
-            raise self.fail(str(error)) from error
-        try:
             answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
             size = len(batch)
             state.admit(entry_id, base, header, control, now_ms)
@@ -207,7 +210,7 @@ class LogAppender:
             if state.wants_state_entry:
                 self.append_state(ledger)
             self.roll_if_due()
-        except Exception as error:  # the entry is written: no other one may get its offsets
+        except Exception as error:  # the entry may be written: no other one may get its offsets
             raise self._fail_after(error) from error
         return answer
 
@@ -339,9 +342,9 @@ class LogAppender:
         self._wake()
 
     def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
-        """Await a refused batch before later ones of its producer, if it may be sent again."""
+        """Await a refused batch before later ones of its producer, if it will be sent again."""
         if code in AGAIN:
-            self.state.await_first(header, self._wall_clock_ms())
+            self.state.await_refused(header, self._wall_clock_ms())
 
     def _wake(self) -> None:
         self._changed.set()  # every caller that waits now returns from `wait`

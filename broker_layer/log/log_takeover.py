@@ -104,6 +104,8 @@ async def rebuild(ledger_list: LedgerList, config: LogConfig) -> TakenOver:
             await ledger_list.services.client.delete_ledger(last.ledger_id)
     state.epochs = EpochTable.of(record.epochs)
     state.drop_below(record.log_start_offset)
+    if not unread and (info is None or not info.given_up):
+        state.await_next(ledger_list.services.wall_clock_ms())
     return TakenOver(state, end_offset, info, is_partial=bool(unread))
 
 

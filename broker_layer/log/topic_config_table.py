@@ -112,7 +112,7 @@ _HONOURED: Final = (
         ConfigType.LIST,
         "delete",
         "delete: retention deletes old segments. compact: everything is kept, because compaction "
-        "is not implemented. compact,delete: the same as delete.",
+        "is not implemented. compact,delete: the same as delete. Empty: everything is kept.",
         values=("delete", "compact"),
     ),
     _number(

@@ -138,7 +138,8 @@ def _check_number(
 def _check_values(definition: ConfigDefinition, given: list[str], value: str) -> None:
     if not definition.values:
         return
-    if not given or not all(item in definition.values for item in given):
+    has_one = bool(given) or definition.kind is ConfigType.LIST  # a list may be empty
+    if not has_one or not all(item in definition.values for item in given):
         offered = " or ".join(definition.values)
         raise refused_config(f"{definition.name} must be {offered}, not {value!r}")
 

@@ -12,13 +12,14 @@ retention.ms and retention.bytes.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import RecordBatchHeader, read_header
+from broker_layer.kafka.record_batch import NO_TIMESTAMP, RecordBatchHeader, read_header
 from broker_layer.log.ledger_list import LedgerList
 from broker_layer.log.log_appender import LogAppender
 from broker_layer.log.log_reader import LogReader, RecordPosition
@@ -28,6 +29,7 @@ from broker_layer.log.pending_batches import Appended, MayOpen, never_opens
 from broker_layer.log.read_ahead import Batch
 from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.log.topic_configs import LogConfig
+from ledger_client.info import LedgerInfo
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, LedgerId
 from metadata.topics.partition import PartitionSegment
@@ -37,7 +39,22 @@ PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Idle time after which a producer's state is dropped; the default of Kafka's
 producer.id.expiration.ms."""
 
+FUTURE_MS: Final = 3_600_000
+"""Time ahead of the broker's clock from which a record's time is reported as holding up retention;
+the default of Kafka's message.timestamp.after.max.ms."""
+
 Callback = Callable[[], None]
+
+_log = logging.getLogger(__name__)
+
+
+class FutureRecords(NamedTuple):
+    """Records with times in the future, because of which retention by time must wait."""
+
+    offset: int
+    """Nothing from this offset on is removed by its age."""
+    until_ms: int
+    """When the last of the records is old enough, by the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +90,8 @@ class TopicLog:
         self._appender = LogAppender(ledger_list, name, config, begin, on_failed)
         self._roller = self._appender.roller
         self._reader = LogReader(ledger_list, self._roller, begin.state)
+        self.future: FutureRecords | None = None
+        """Records that retention by time waited for when it was last enforced."""
 
     @classmethod
     async def take_over(
@@ -183,6 +202,10 @@ class TopicLog:
         """Return whether a producer's transaction is open in this partition."""
         return self._appender.state.is_open(producer_id, producer_epoch)
 
+    def note_repaired(self, info: LedgerInfo) -> None:
+        """Take what repair may have changed of an ended ledger."""
+        self._roller.note_repaired(info)
+
     def set_config(self, config: LogConfig) -> None:
         """Use other settings from now on; a change of replication applies to the next ledger."""
         if config.quorum != self._appender.config.quorum:
@@ -237,8 +260,8 @@ class TopicLog:
             raise
 
     def note_refused(self, header: RecordBatchHeader, code: ErrorCode) -> None:
-        """Note that a batch was refused. If its producer is unknown here and sends it again, later
-        batches of the producer are refused until then.
+        """Note that a batch was refused. If its producer is to send it again, later batches of the
+        producer are refused until then.
         """
         self._appender.note_refused(header, code)
 
@@ -327,8 +350,8 @@ class TopicLog:
         self._appender.require_usable()
         if not self.config.is_deletable:
             text = (
-                "records of this topic cannot be deleted, because its cleanup.policy is compact: "
-                "set cleanup.policy=compact,delete first, or write tombstones"
+                "records of this topic cannot be deleted, because its cleanup.policy lacks delete: "
+                "add it first (compact,delete if the policy is compact)"
             )
             raise TopicError(ErrorCode.POLICY_VIOLATION, text)
         offset = self.high_watermark if before_offset == -1 else before_offset
@@ -356,15 +379,30 @@ class TopicLog:
             if is_short or is_aged(ledger.segment, ledger.max_timestamp_ms, config, now_ms):
                 appender.wants_roll = True
             appender.roll_if_due()
-        segments = [  # an open ledger counts with the bytes written so far
-            replace(segment, bytes=roller.written_bytes) if segment.is_open else segment
+        newest_ms = None if ledger is None else ledger.max_timestamp_ms
+        segments = [  # an open ledger counts with what was written so far
+            replace(segment, bytes=roller.written_bytes, max_timestamp_ms=newest_ms)
+            if segment.is_open
+            else segment
             for segment in await self._ledger_list.segments()
         ]
+        self._note_future(future_records(segments, config, now_ms))
         await self._begin_at(retained_from(segments, config, self.log_start_offset, now_ms))
         try:
             return await self._ledger_list.drop_below(self.log_start_offset, roller.has_state)
         except TopicError as error:
             raise self._appender.fail(error.text) from error
+
+    def _note_future(self, future: FutureRecords | None) -> None:
+        if future is not None and self.future is None:
+            _log.warning(
+                "retention waits for times in the future log=%s-%s offset=%s until_ms=%s",
+                self.topic,
+                self.key.partition,
+                future.offset,
+                future.until_ms,
+            )
+        self.future = future
 
     async def _begin_at(self, offset: int) -> None:
         """Move the log's start up to an offset; this completes even if the caller is cancelled.
@@ -417,6 +455,22 @@ def retained_from(
         start = max(start, segment.end_offset)
         total -= size
     return start
+
+
+def future_records(
+    segments: Sequence[PartitionSegment], config: LogConfig, now_ms: int
+) -> FutureRecords | None:
+    """Return the records whose times are more than FUTURE_MS ahead, if retention is by time."""
+    newest_ms = NO_TIMESTAMP
+    offset: int | None = None
+    for segment in segments:
+        segment_ms = segment.max_timestamp_ms
+        if segment_ms is not None and segment_ms > now_ms + FUTURE_MS:
+            newest_ms = max(newest_ms, segment_ms)
+            offset = segment.base_offset if offset is None else offset
+    if offset is None or config.retention_ms is None:
+        return None
+    return FutureRecords(offset, newest_ms + config.retention_ms)
 
 
 def is_aged(

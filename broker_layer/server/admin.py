@@ -153,6 +153,10 @@ class LedPartition:
     """The first LEDGERS_SHOWN_MAX ended ledgers that have too few copies."""
     short_ledger_count: int = 0
     short_bytes: int = 0
+    future_offset: int = UNKNOWN
+    """From here on, times in the future keep retention from removing records by their age."""
+    future_until_ms: int = UNKNOWN
+    """Until when they do, by the wall clock; UNKNOWN if there are none."""
 
 
 @dataclass(eq=False, repr=False)

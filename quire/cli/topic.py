@@ -27,6 +27,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
+from broker_layer.kafka.client_codecs import use_own_codecs
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,
@@ -63,7 +64,7 @@ from quire.identity.client_file import NO_IDENTITY, ClientFile, kafka_settings
 from quire.identity.errors import SecurityError
 from quire.operate.as_json import data_as_json
 from quire.operate.brokers import CHECK_LOGS, BrokerAccess, open_peers, open_registered, require
-from quire.operate.fields import Json
+from quire.operate.fields import Json, describe_time
 from quire.operate.findings import names
 from quire.operate.topics import (
     NO_ID,
@@ -156,6 +157,7 @@ async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
     output.document(head | {"partitions": rows}, {"partitions": (*columns, "state")})
     if not output.as_json:
         _add_short_ledgers(rows, output)
+        _add_future_records(topic.name or "", rows, output)
     is_well = all(row["state"] == "served" for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FINDINGS
 
@@ -173,6 +175,20 @@ def _add_short_ledgers(rows: Sequence[Mapping[str, Json]], output: Output) -> No
         return
     output.line("")
     output.table(listed, "partition", "ledger", "entries", "bytes", "why")
+
+
+def _add_future_records(topic: str, rows: Sequence[Mapping[str, Json]], output: Output) -> None:
+    """Print where records with times in the future hold up retention, if there are any."""
+    for row in rows:
+        offset, until_ms = row["future_offset"], row["future_until_ms"]
+        if not isinstance(until_ms, int):
+            continue
+        what = f"partition {row['partition']}: times in the future keep all records from offset"
+        trim = (
+            f"quire topic trim {topic} --partition {row['partition']} --before {row['end']} --yes"
+        )
+        output.line("")
+        output.line(f"{what} {offset} on until {describe_time(until_ms)}; to remove them: {trim}")
 
 
 async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
@@ -396,6 +412,8 @@ async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:
 
 
 POLL_MS: Final = 500
+NULL_VALUE: Final = b"null"
+"""The line of a record without a value, as Kafka's console consumer prints it."""
 REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024
 """Maximum request size, above the largest batch that any topic may allow: brokers check sizes by
 the topic's settings."""
@@ -415,6 +433,7 @@ class ReceivedRecord(Protocol):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class TopicDataError(CommandError):
@@ -479,6 +498,7 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     wanted = known if arguments.partition is None else arguments.partition
     _require_partitions(arguments.topic, wanted, known)
     partitions = [TopicPartition(arguments.topic, number) for number in wanted]
+    use_own_codecs()
     consumer = KafkaConsumer(
         **settings,
         enable_auto_commit=False,
@@ -585,7 +605,7 @@ def _print(records: Sequence[ReceivedRecord], output: Output) -> None:
         if output.as_json:
             line = _as_json(record) + b"\n"
         else:
-            line = output.data_line(record.value or b"")
+            line = output.data_line(NULL_VALUE if record.value is None else record.value)
         sys.stdout.buffer.write(line)
 
 
@@ -595,9 +615,13 @@ def _as_json(record: ReceivedRecord) -> bytes:
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
     }
-    for name, data in (("key", record.key), ("value", record.value)):
-        row |= {name: None} if data is None else data_as_json(name, data)
+    row |= _field_as_json("key", record.key) | _field_as_json("value", record.value)
+    row["headers"] = [{"key": key} | _field_as_json("value", data) for key, data in record.headers]
     return json.dumps(row).encode()
+
+
+def _field_as_json(name: str, data: bytes | None) -> dict[str, Json]:
+    return {name: None} if data is None else data_as_json(name, data)
 
 
 QUIET_S: Final = 3.0

@@ -66,7 +66,9 @@ def _add_data(noun: Noun) -> None:
     produce.add_argument("--partition", type=not_negative, metavar="N", help="default: by key")
     produce.add_argument("--acks", choices=("0", "1", "all"), default="all")
     produce.add_argument("--create", action="store_true", help="create the topic if there is none")
-    consume = _verb(noun, "consume", "print records, one line each")
+    consume = _verb(
+        noun, "consume", "print the values of records, one line each, or all with -o json"
+    )
     consume.add_argument(
         "--partition", type=not_negative, action="append", metavar="N", help="default: all"
     )

@@ -119,6 +119,14 @@ def describe_duration(seconds: float) -> str:
     return f"{seconds / DAY_S:.1f} days"
 
 
+YEAR_9999_MS: Final = 253_402_300_799_999
+"""The last time of a calendar, in milliseconds after 1970."""
+
+
 def describe_time(ms: int) -> str:
-    """Return a readable time, in UTC: '2026-01-31 12:30:05 UTC'."""
+    """Return a readable time, in UTC: '2026-01-31 12:30:05 UTC'. One that a calendar does not have,
+    as in a record whose producer wrote microseconds, is shown as a number.
+    """
+    if ms > YEAR_9999_MS:
+        return f"{ms} ms after 1970"
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

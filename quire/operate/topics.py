@@ -166,6 +166,8 @@ def _partition_row(
     row["short_ledgers"] = _short_ledgers(report.get("short_ledgers"))
     row["short_ledger_count"] = _known(report.get("short_ledger_count"))
     row["short_bytes"] = _known(report.get("short_bytes"))
+    row["future_offset"] = _known(report.get("future_offset"))
+    row["future_until_ms"] = _known(report.get("future_until_ms"))
     missing = report.get("missing")
     if missing:
         row["state"] = f"not served for {report.get('since_s')} s: {missing}"

@@ -1,11 +1,10 @@
 """Producer of rows: kafka-python's, for each record that Kafka stores, with Kafka's codecs.
 
-Leaves which rows are sent, and when, to `topics.write`; codecs to `record_batch.compression`.
+Leaves which rows are sent, and when, to `topics.write`; codecs to `client_codecs`.
 
 kafka-python refuses a record without key and value, and a header without value. Its builder of
 batches can write both. So the producer is given `NULL` for such a value, and the builder puts null
-back. It also needs a package for each codec, which a worker does not have: here the builder uses
-the codecs of this project.
+back.
 
 Invariants: a record is sent as it was given; the number of unacknowledged bytes is limited.
 
@@ -21,8 +20,7 @@ from kafka import KafkaProducer
 from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from broker_layer.kafka.record_batch import Compression
-from broker_layer.kafka.record_batch.compression import compress
+from broker_layer.kafka.client_codecs import use_own_codecs
 from ledger_client.cluster_access import identity_of
 from quire.identity.client_file import kafka_settings
 from spark_io.topics.options import TopicWriteOptions
@@ -47,7 +45,7 @@ OutRow = tuple[str, bytes | None, bytes | None, int | None, Headers]
 
 
 class RowBatchBuilder(DefaultRecordBatchBuilder):
-    """Builder of a batch that writes null values, and compresses with our codecs."""
+    """Builder of a batch that writes null values."""
 
     __slots__ = ()
 
@@ -64,26 +62,8 @@ class RowBatchBuilder(DefaultRecordBatchBuilder):
         add: Callable[..., object] = super().append
         return add(offset, timestamp, key, _restored(value), restored)
 
-    def _maybe_compress(self) -> bool:
-        kind = Compression(self._compression_type)
-        head = self.HEADER_STRUCT.size
-        data = bytes(self._buffer[head:])
-        packed = compress(kind, data)
-        if len(packed) >= len(data):
-            return False
-        self._buffer[head:] = packed
-        return True
-
 
 memory_records.DefaultRecordBatchBuilder = RowBatchBuilder  # type: ignore[attr-defined]
-
-
-class RowProducer(KafkaProducer):
-    """Stock producer with all of Kafka's codecs."""
-
-    _COMPRESSORS = {  # noqa: RUF012 - as in the base class
-        kind.name.lower(): (lambda: True, int(kind)) for kind in Compression
-    }
 
 
 class Sending:
@@ -125,8 +105,8 @@ def producer_of(
     options: TopicWriteOptions, servers: Sequence[str], **transactions: Any
 ) -> KafkaProducer:
     """Return a producer for rows; with `transactional_id` it appends in transactions."""
-    make: Callable[..., KafkaProducer] = RowProducer
-    return make(
+    use_own_codecs()
+    return KafkaProducer(
         bootstrap_servers=list(servers),
         enable_idempotence=True,
         acks="all",

@@ -141,10 +141,14 @@ class PartitionState:
             return BatchRefused(ErrorCode.INVALID_TXN_STATE, text)
         return ACCEPT
 
-    def await_first(self, header: RecordBatchHeader, now_ms: int) -> None:
-        """Await the sequence of a batch that was refused for now; later ones are refused."""
+    def await_refused(self, header: RecordBatchHeader, now_ms: int) -> None:
+        """Await the sequence of a batch that was refused for now; later ones are refused too."""
         if header.has_producer and header.base_sequence >= 0:
-            self._producers.await_first(header, now_ms)
+            self._producers.await_refused(header, now_ms)
+
+    def await_next(self, now_ms: int) -> None:
+        """Await the next sequence of each known producer; later ones are refused for now."""
+        self._producers.await_next(now_ms)
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether a producer has an open transaction in this partition in this epoch."""

@@ -5,8 +5,11 @@ Leaves transactions to `transaction_index`, and the stored format to `state_entr
 A producer numbers its records with *sequence* numbers, from 0 in each of its epochs; 0 follows
 2^31 - 1. A batch counts once it is admitted, confirmed or not: the log confirms in order, or fails.
 
-The first batch of an unknown producer may be refused for now, while its next one is on its way. The
-next one must not be accepted instead, so the log awaits the refused sequence.
+A batch may be refused for now, while its producer's next ones are on their way. They are refused
+for now too until it has come: an error that clients take as final would make them begin a new
+epoch, in which batches that are in the log are stored again. An earlier leader may have refused one
+too: so a leader begins by awaiting the next sequence of each producer, and in an empty log an
+unknown producer repeats a first batch whose sequence is not 0, after earlier batches if there are.
 
 Invariants: within an epoch of a producer, sequences are admitted without a gap; the epochs of a
 producer never decrease. The state of at most PRODUCERS_MAX producers is kept, in a transaction or
@@ -35,9 +38,9 @@ PRODUCER_KEPT_MS: Final = 600_000
 """Idle time after which one more producer may replace another one at the limit, in ms. Clients
 repeat a batch for at most 2 minutes by default, or 5 (`delivery.timeout.ms`, `message.timeout.ms`).
 """
-AWAITED_MAX: Final = 10_000
-"""Maximum number of unknown producers whose first sequence is awaited. One more replaces the oldest
-one, of which any sequence is then accepted."""
+AWAITED_MAX: Final = PRODUCERS_MAX
+"""Maximum number of producers of which a refused sequence is awaited. One more replaces the oldest
+one."""
 RUN_LENGTH_MAX: Final = 2**30
 """Half of the range of sequences: farther back, an old sequence looks like a future one."""
 NO_COORDINATOR_EPOCH: Final = -1
@@ -112,7 +115,7 @@ class ProducerState(NamedTuple):
 
 
 class _Awaited(NamedTuple):
-    """The sequence with which an unknown producer must begin, because it was refused for now."""
+    """The sequence with which a producer must continue, because it was refused for now."""
 
     producer_epoch: int
     sequence: int
@@ -133,9 +136,8 @@ class ProducerStates:
     ) -> BatchVerdict:
         """Decide whether a batch of records with a producer id may be appended.
 
-        An unknown producer may begin with any sequence, because its state may have been dropped,
-        but not behind a sequence that was refused for now. In an empty log no state was dropped, so
-        a producer must begin with sequence 0.
+        An unknown producer may begin with any sequence, because its state may have been dropped, or
+        the topic deleted and made again; but not behind a sequence that was refused for now.
         """
         if header.producer_epoch < 0 or header.base_sequence < 0:
             return BatchRefused(
@@ -143,19 +145,40 @@ class ProducerStates:
             )
         state = self._states.get(header.producer_id)
         if state is None:
-            if is_log_empty and header.base_sequence:
-                return _out_of_order(header, 0)
-            awaited = self._awaited_from(header, now_ms)
-            if awaited is not None and _is_behind(header.base_sequence, awaited):
-                return _out_of_order(header, awaited)
-            if len(self._states) >= PRODUCERS_MAX and self._replaceable(now_ms) is None:
-                return _too_many()
-            return ACCEPT
+            return self._check_first(header, now_ms, is_log_empty=is_log_empty)
         if header.producer_epoch < state.producer_epoch:
             return _stale_epoch(header.producer_epoch, state)
-        if header.producer_epoch > state.producer_epoch:
-            return _out_of_order(header, 0) if header.base_sequence else ACCEPT
-        return _check_sequence(header, state)
+        verdict: BatchVerdict = ACCEPT
+        if header.producer_epoch == state.producer_epoch:
+            verdict = _check_sequence(header, state)
+        elif header.base_sequence:
+            verdict = _out_of_order(header, 0)
+        if isinstance(verdict, BatchRefused):
+            return self._check_awaited(header, now_ms) or verdict
+        return verdict
+
+    def _check_first(
+        self, header: RecordBatchHeader, now_ms: int, *, is_log_empty: bool
+    ) -> BatchVerdict:
+        """Decide about a batch of an unknown producer."""
+        if (refused := self._check_awaited(header, now_ms)) is not None:
+            return refused
+        if is_log_empty and header.base_sequence and self._awaited_from(header, now_ms) is None:
+            what = f"producer {header.producer_id} begins with sequence {header.base_sequence}"
+            text = f"{what} in an empty log: repeat the batch, after earlier ones"
+            return BatchRefused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        if len(self._states) >= PRODUCERS_MAX and self._replaceable(now_ms) is None:
+            return _too_many()
+        return ACCEPT
+
+    def _check_awaited(self, header: RecordBatchHeader, now_ms: int) -> BatchRefused | None:
+        """Refuse a batch for now if it comes behind one that was refused for now."""
+        awaited = self._awaited_from(header, now_ms)
+        if awaited is None or not _is_behind(header.base_sequence, awaited):
+            return None
+        what = f"producer {header.producer_id} in epoch {header.producer_epoch} sent sequence"
+        text = f"{what} {header.base_sequence} before {awaited}, which is to be repeated: retry"
+        return BatchRefused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int
@@ -172,20 +195,25 @@ class ProducerStates:
             return BatchRefused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
         return ACCEPT
 
-    def await_first(self, header: RecordBatchHeader, now_ms: int) -> None:
-        """Await the sequence of a batch that was refused for now, if its producer is unknown."""
+    def await_refused(self, header: RecordBatchHeader, now_ms: int) -> None:
+        """Await the sequence of a batch that was refused for now, unless an earlier one is."""
         producer_id, sequence = header.producer_id, header.base_sequence
-        known = self._awaited.get(producer_id)
-        is_late = known is not None and known.producer_epoch > header.producer_epoch
-        if producer_id in self._states or is_late:
-            return
+        for known in (self._states.get(producer_id), self._awaited.get(producer_id)):
+            if known is not None and known.producer_epoch > header.producer_epoch:
+                return
         awaited = self._awaited_from(header, now_ms)
         if awaited is not None and _is_behind(sequence, awaited):
-            sequence = awaited
+            return
         self._awaited[producer_id] = _Awaited(header.producer_epoch, sequence, now_ms)
         self._awaited.move_to_end(producer_id)
         while len(self._awaited) > AWAITED_MAX:
             self._awaited.popitem(last=False)
+
+    def await_next(self, now_ms: int) -> None:
+        """Await the next sequence of each producer: an earlier leader may have refused it."""
+        for producer_id, state in self._states.items():
+            awaited = _Awaited(state.producer_epoch, state.next_sequence, now_ms)
+            self._awaited[producer_id] = awaited
 
     def _awaited_from(self, header: RecordBatchHeader, now_ms: int) -> int | None:
         """Return the awaited sequence of a batch's producer and epoch, unless it is too old."""

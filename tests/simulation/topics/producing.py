@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -65,13 +66,30 @@ class SentBatch:
     records: list[SentRecord]
 
 
+class SkippedSequenceError(Exception):
+    """A batch was refused as out of order, behind one without a final answer."""
+
+
 class PartitionSender:
-    """State of one producer for one partition, under one identity."""
+    """State of one producer for one partition, under one identity.
+
+    One that renews its epoch does what librdkafka does for OUT_OF_ORDER_SEQUENCE_NUMBER behind a
+    batch without a final answer: it sends all such batches again under another identity. A batch
+    that is in the log nevertheless is then there twice. Others send the batches again as they were.
+    """
 
     def __init__(
-        self, node: KafkaNode, client: KafkaClient, place: Place, name: str, identity: Identity
+        self,
+        node: KafkaNode,
+        client: KafkaClient,
+        place: Place,
+        name: str,
+        identity: Identity,
+        *,
+        renews_epoch: bool = False,
     ) -> None:
         self.place = place
+        self._renews_epoch = renews_epoch
         self._node = node
         self._client = client
         self._name = f"{name}/{place[0]}-{place[1]}"
@@ -98,16 +116,25 @@ class PartitionSender:
             record = SentRecord(value, self.place, self._name, self._number, is_unique, transaction)
             self._node.topics.history.send(record)
             sent.append(record)
+        batch = self._built(sent, is_transactional=transaction is not None)
+        self._queue.append(batch)
+        return batch
+
+    def _built(self, sent: list[SentRecord], *, is_transactional: bool) -> SentBatch:
         now_ms = self._node.wall_clock_ms()
         records = [Record(n, now_ms, None, sent_record.value) for n, sent_record in enumerate(sent)]
         producer = Producer()
         if self.identity.producer_id >= 0:
             producer = Producer(self.identity.producer_id, self.identity.epoch, self._sequence)
-            self._sequence += count
-        data = build_batch(records, producer=producer, is_transactional=transaction is not None)
-        batch = SentBatch(bytes(data), sent)
-        self._queue.append(batch)
-        return batch
+            self._sequence += len(sent)
+        data = build_batch(records, producer=producer, is_transactional=is_transactional)
+        return SentBatch(bytes(data), sent)
+
+    def continue_as(self, identity: Identity) -> None:
+        """Give the batches that are left to another identity."""
+        self.identity, self._sequence, self._has_success = identity, 0, False
+        left = [batch.records for batch in self._queue]
+        self._queue = deque(self._built(records, is_transactional=False) for records in left)
 
     async def send_late(self, batch: "SentBatch", delay_s: float) -> None:
         """Send a batch once, after a delay, whatever the answer is."""
@@ -118,8 +145,11 @@ class PartitionSender:
                 return
         self._client.doubt_leader(*self.place)
 
-    async def flush(self, in_flight_max: int) -> None:
-        """Send until all batches are acknowledged. Raises Refused if that is impossible."""
+    async def flush(self, in_flight_max: int, add_more: Callable[[], object] | None = None) -> None:
+        """Send until all batches are acknowledged; `add_more` adds one while some are repeated.
+
+        Raises Refused if that is impossible, SkippedSequenceError.
+        """
         while self._queue:
             window = 1 if not self._has_success else in_flight_max
             batches = [self._queue[n] for n in range(min(window, len(self._queue)))]
@@ -133,6 +163,8 @@ class PartitionSender:
             if not is_whole or len(answers) < len(batches):
                 self._client.doubt_leader(*self.place)
                 await self._client.pause()
+                if add_more is not None and len(self._queue) < in_flight_max:
+                    add_more()
 
     async def _send(self, batches: list[SentBatch]) -> "list[Produced | Unanswered]":
         topic, partition = self.place
@@ -170,7 +202,10 @@ class PartitionSender:
                 self._node.topics.history.note_acknowledged(self._leader, batch.records, base)
                 return True
             return False  # an earlier one failed: both are sent again
-        if code in RETRIED or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_whole):
+        is_behind = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_whole
+        if is_behind and self._renews_epoch:
+            raise SkippedSequenceError
+        if is_behind or code in RETRIED:
             return False
         self._node.topics.model.note("refused", f"{self._name}: {code.name}")
         raise Refused(code)
@@ -204,12 +239,19 @@ async def _produce_to(
         incarnations += 1
         identity = await new_identity(client, node) if is_idempotent else Identity()
         name = f"{node.incarnation}.{incarnations}"
-        sender = PartitionSender(node, client, place, name, identity)
+        renews = is_idempotent and "pause_all_bookies" in node.topics.topics_plan.fault_every_s
+        sender = PartitionSender(node, client, place, name, identity, renews_epoch=renews)
+        add = partial(sender.add, rng, work.value_bytes)
         try:
             while not cluster.is_over:
                 for _ in range(rng.randint(1, 4)):
-                    sender.add(rng, work.value_bytes)
-                await sender.flush(in_flight_max)
+                    add()
+                while True:
+                    try:
+                        await sender.flush(in_flight_max, add if renews else None)
+                        break
+                    except SkippedSequenceError:
+                        sender.continue_as(await new_identity(client, node))
                 await asyncio.sleep(work.gap_s * 2 * rng.random())
         except Refused:
             await client.pause()

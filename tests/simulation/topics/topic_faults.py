@@ -56,6 +56,7 @@ class TopicFaults(FaultsByRate):
             "pause_user": self._pause_user,
             "kill_bookie": self._kill_bookie,
             "pause_bookie": self._pause_bookie,
+            "pause_all_bookies": self._pause_all_bookies,
             "isolate_bookie": self._isolate_bookie,
             "stall_store": self._stall_store,
             "elect": self._elect,
@@ -228,6 +229,16 @@ class TopicFaults(FaultsByRate):
 
     async def _pause_bookie(self) -> None:
         await self._pause(self._bookie())
+
+    async def _pause_all_bookies(self) -> None:
+        """Pause one bookie after the other, for longer than sessions and answers to producers."""
+        bookies = self._cluster.bookies
+        for bookie in bookies:
+            bookie.pause()
+            await asyncio.sleep(self._rng.random())
+        await asyncio.sleep(self._rng.uniform(1.2, 1.8) * max(STALL_S))
+        for bookie in bookies:
+            bookie.resume()
 
     async def _isolate_bookie(self) -> None:
         host = self._bookie().host

@@ -62,6 +62,10 @@ DELAYS_S: Final = (2, 5)
 SMALL_WINDOW_SHARE: Final = 0.3
 SMALL_WINDOWS: Final = (1, 3)
 """Numbers of entries that are sent and not confirmed, where it is small."""
+ALL_BOOKIES_SHARE: Final = 0.5
+"""Share of the runs with the theme of ledgers in which all bookies pause at once."""
+ALL_BOOKIES_COUNT: Final = 2.0
+"""Approximate number of times that they do."""
 THEME_COUNT: Final = 5.0
 """Approximate number of faults of each kind of a run's theme."""
 
@@ -169,7 +173,11 @@ def make_topics_plan(seed: int) -> TopicsPlan:
         group_topic=TopicPlan(GROUP_TOPIC, 4, ()),
         work=_work(rng, theme),
         groups=_groups(rng, theme),
-        fault_every_s=repair_plan.with_faults(_faults(rng, theme, duration_s), repair, duration_s),
+        fault_every_s=repair_plan.with_faults(
+            _faults(rng, theme, duration_s) | _all_bookies(seed, theme, duration_s),
+            repair,
+            duration_s,
+        ),
         midway_share=_midway_share(seed, theme),
         retention_interval_s=rng.choice((3.0, 10.0)),
         rebalance_interval_s=rng.choice((8.0, 20.0)),
@@ -244,6 +252,12 @@ def _faults(rng: random.Random, theme: str, duration_s: float) -> dict[str, floa
         if rng.random() < 0.7:
             rates[kind] = max(2.0, duration_s / (THEME_COUNT * rng.uniform(0.5, 1.5)))
     return rates
+
+
+def _all_bookies(seed: int, theme: str, duration_s: float) -> dict[str, float]:
+    rng = random.Random(f"all bookies {seed}")  # the other plans of the seed stay as they are
+    is_drawn = theme == "ledgers" and rng.random() < ALL_BOOKIES_SHARE
+    return {"pause_all_bookies": duration_s / ALL_BOOKIES_COUNT} if is_drawn else {}
 
 
 def _midway_share(seed: int, theme: str) -> float:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker_layer.administration.shown_configs import broker_rows
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -12,7 +13,8 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.topic_config_table import NO_EFFECT
-from broker_layer.log.topic_configs import TopicDefaults
+from broker_layer.log.topic_configs import TopicDefaults, log_config
+from metadata.brokers.broker_registration import Listener
 from tests.support.broker_layer.asking import Admin, topic
 
 
@@ -32,6 +34,7 @@ async def test_settings_are_shown_with_their_sources(admin: Admin) -> None:
     assert broker["num.partitions"][0] == "1"
     assert broker["log.retention.ms"][0] == str(7 * 24 * 3600 * 1000)
     assert broker["inter.broker.protocol.version"] == ("3.9", True, 4)  # kafbat parses a number
+    assert broker["advertised.listeners"] == ("PLAINTEXT://host-1:9001", True, 4)
 
 
 async def test_settings_without_effect_are_stored_and_shown_as_such(
@@ -105,6 +108,21 @@ async def test_resources_without_settings_are_refused(
         assert answer.results[0].error_code == code
 
 
+def test_an_address_of_ipv6_is_shown_in_brackets() -> None:
+    listeners = Listener("PLAINTEXT", "h", 1), Listener("SSL", "::1", 2)
+    rows = {row.name: row.value for row in broker_rows(1, ControlConfig(), listeners)}
+    assert rows["advertised.listeners"] == "PLAINTEXT://h:1,SSL://[::1]:2"
+
+
+async def test_the_last_policy_may_be_taken_away(admin: Admin) -> None:
+    await admin.create(topic("a", configs={"retention.ms": "5000"}))
+    assert await admin.step("a", "cleanup.policy", "delete", 3) == 0
+    assert (await admin.configs("a"))["cleanup.policy"][0] == ""
+    config = log_config(admin.broker.view.topics["a"].configs, TopicDefaults())
+    assert (config.retention_ms, config.is_compacted, config.is_deletable) == (None, False, False)
+    assert await admin.step("a", "message.timestamp.type", "") == ErrorCode.INVALID_CONFIG
+
+
 async def test_settings_are_altered_separately(admin: Admin) -> None:
     await admin.create(topic("a", configs={"retention.ms": "5000"}))
 
@@ -132,7 +150,6 @@ async def test_settings_are_altered_separately(admin: Admin) -> None:
         ("nothing", None, 1, ErrorCode.NONE),
         ("min.insync.replicas", "2", 0, ErrorCode.INVALID_CONFIG),
         ("replication.factor", "2", 0, ErrorCode.INVALID_CONFIG),
-        ("cleanup.policy", "delete", 3, ErrorCode.INVALID_CONFIG),
         ("quire.unclean", "0:1", 0, ErrorCode.INVALID_CONFIG),
     ],
 )

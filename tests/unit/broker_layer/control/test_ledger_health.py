@@ -51,6 +51,21 @@ async def ledger_of(broker: Broker, ledger_id: LedgerId) -> tuple[BookieId, ...]
     return ledger.last_fragment.ensemble
 
 
+async def repair(
+    setting: Setting, broker: Broker, ledger_id: LedgerId, gone: BookieId
+) -> tuple[BookieId, ...]:
+    """Put a spare in the place of a bookie in all fragments; return the last one's bookies."""
+    ledgers = LedgerStore(broker.store, Random(1), lambda: 1)
+    ledger, version = await ledgers.get(ledger_id)
+    ensemble = ledger.last_fragment.ensemble
+    spare = next(bookie for bookie in bookie_ids(setting) if bookie not in ensemble)
+    members = tuple(spare if bookie == gone else bookie for bookie in ensemble)
+    fragments = tuple(replace(one, ensemble=members) for one in ledger.fragments)
+    repaired = replace(ledger, fragments=fragments, update_token=UpdateToken(b"r" * 16))
+    await ledgers.compare_and_set(repaired, version)
+    return members
+
+
 async def publish(broker: Broker, ledger_id: LedgerId, urgency: int) -> Job:
     job = Job(JobName(urgency, 500, ledger_id), ("a test",), 1)
     await JobStore(broker.store, Random(2)).publish(job)
@@ -176,22 +191,7 @@ async def test_a_ledger_that_repair_may_have_changed_is_read_again(
     await look(broker)
     assert broker.health.replicas_of(log).shortages
 
-    ledgers = LedgerStore(broker.store, Random(1), lambda: 1)
-    ledger, version = await ledgers.get(first)
-    ensemble = ledger.last_fragment.ensemble
-    spare = next(bookie_id for bookie_id in bookie_ids(setting) if bookie_id not in ensemble)
-    repaired = replace(
-        ledger,
-        fragments=tuple(
-            replace(
-                one,
-                ensemble=tuple(spare if bookie == members[0] else bookie for bookie in ensemble),
-            )
-            for one in ledger.fragments
-        ),
-        update_token=UpdateToken(b"r" * 16),
-    )
-    await ledgers.compare_and_set(repaired, version)
+    await repair(setting, broker, first, members[0])
     await broker.health.look()
     assert first in [shortage.ledger_id for shortage in broker.health.replicas_of(log).shortages]
     await asyncio.sleep(REREAD_S + 1.0)
@@ -199,3 +199,28 @@ async def test_a_ledger_that_repair_may_have_changed_is_read_again(
     assert first not in [
         shortage.ledger_id for shortage in broker.health.replicas_of(log).shortages
     ]
+
+
+async def test_an_idle_partition_is_whole_once_its_last_ledger_is_repaired(
+    setting: Setting, broker: Broker
+) -> None:
+    log = await ended(broker)
+    await log._roller.end(1.0)  # as after a takeover without an append
+    gone = log.replicas[0]
+    await setting.cluster.bookie(gone).unregister()
+    await until(lambda: broker.states.any_short)
+    await look(broker)
+    assert broker.health.replicas_of(log).is_short
+
+    for ledger_id in log.ended_ledgers:
+        if gone in await ledger_of(broker, ledger_id):
+            await repair(setting, broker, ledger_id, gone)
+    members = await ledger_of(broker, log.ended_ledgers[-1])
+    for state in (Lifecycle.LOST, Lifecycle.DRAINED):  # by repair
+        await LifecycleStore(broker.store, Random(4)).change(gone, state, "a test", 1)
+    await until(lambda: not broker.states.any_short)
+    await asyncio.sleep(REREAD_S + 1.0)
+    await look(broker)
+    stored = broker.health.replicas_of(log)
+    assert (stored.is_short, stored.replicas) == (False, members)
+    assert not broker.health._may_change()

@@ -69,6 +69,20 @@ async def test_names_of_small_topics_are_freed_first_and_conflicts_are_retried(
     assert conflicts == 2
 
 
+async def test_the_end_of_a_deleted_topic_is_no_failure(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    one = await setting.broker(1)
+    record = await one.create("a", 3)
+    for partition in range(3):
+        await append(await one.log("a", partition), batch(b"x"))
+    await one.changes.delete("a")
+    await until_lists_are_gone(one, record)
+    assert "the name of topic a is free" in caplog.messages
+    assert [line.getMessage() for line in caplog.records if line.levelname == "WARNING"] == []
+
+
 SLOW = replace(CONFIG, erased_ledgers_per_s=0.01)
 """After one ledger the deletion pauses for longer than a test takes."""
 

@@ -265,8 +265,8 @@ def test_a_partition_with_two_stored_owners_does_not_prevent_the_load() -> None:
 
 @pytest.mark.parametrize("changes", [7, [7], [[3, 5]], [[4, "m"]], [["3", "m"]], [[3, "m", 0]]])
 def test_what_is_no_change_of_a_group_is_refused(changes: object) -> None:
-    whole = [1, 8, "g", [[3, "m"], [1, 5, 4, b"d"]]]
-    expected = ConsumerGroupChanged("g", (MemberRemoved("m"), ConsumerGroupImage(5, 4, b"d")))
+    whole = [1, 8, "g", [[3, "m"], [1, 5, 4, b"d", 9]]]
+    expected = ConsumerGroupChanged("g", (MemberRemoved("m"), ConsumerGroupImage(5, 4, b"d", 9)))
     assert decode(msgpack.packb(whole)) == expected
     assert msgpack.unpackb(encode(expected)) == whole
     with pytest.raises(MetadataFormatError):

@@ -15,7 +15,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.values import GroupsConfig
+from broker_layer.groups.values import GroupsConfig, Moment
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -237,6 +237,7 @@ async def test_a_group_changes_its_type_only_without_members() -> None:
         await commit(world, 8, member=member, generation=generation)
         refused = await send(world, topics=["orders"])
         assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "members of the classic protocol" in str(refused.error_message)
         await leave(world, member)
         assert (await send(world, topics=["orders"])).error_code == ErrorCode.NONE
         assert await fetch(world) == (8, ErrorCode.NONE)
@@ -308,8 +309,36 @@ async def test_an_empty_group_is_removed_with_its_last_offset() -> None:
         await world.coordinator.expire()
         assert await fetch(world) == (5, ErrorCode.NONE)
         await send(world, epoch=-1, timeout_ms=-1)
+        world.wall_ms += 999
+        await world.coordinator.expire()
+        assert await fetch(world) == (5, ErrorCode.NONE)
+        records, snapshot = list(world.records), list(world.log.snapshot())
+        world.wall_ms += 1
         await world.coordinator.expire()
         assert not world.coordinator.host_at(0).shard.group_ids()
+        emptied_ms = world.wall_ms - 1000
+    for source in (records, snapshot):  # the time is stored
+        async with open_world(records=source, config=config) as again:
+            again.wall_ms = emptied_ms + 999
+            await again.coordinator.expire()
+            assert await fetch(again) == (5, ErrorCode.NONE)
+            again.wall_ms += 1
+            await again.coordinator.expire()
+            assert not again.coordinator.host_at(0).shard.group_ids()
+
+
+async def test_offsets_of_a_group_whose_last_member_is_silent_stay_for_the_retention() -> None:
+    config = GroupsConfig(offsets_retention_ms=1000)
+    async with open_world(config=config) as world:
+        await send(world, topics=["orders"])
+        await commit(world, 5, member="m", generation=1)
+        world.wall_ms += 10_000
+        group = world.coordinator.host_at(0).shard.consumers["g"]
+        group.on_time(Moment(group.next_deadline_ms(), world.wall_ms))
+        assert not group.members
+        world.wall_ms += 999
+        await world.coordinator.expire()
+        assert await fetch(world) == (5, ErrorCode.NONE)
 
 
 async def test_a_new_topic_reaches_its_subscribers() -> None:

@@ -14,6 +14,7 @@ from broker_layer.kafka import messages
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import KafkaFrameError, UnsupportedVersionError
 from broker_layer.kafka.messages import (
+    GROUP_VERSION,
     ApiVersionsRequest,
     ApiVersionsResponse,
     InitProducerIdRequest,
@@ -118,6 +119,11 @@ def test_api_versions() -> None:
         }
         assert rows == {key: (served.min, served.max) for key, served in ADVERTISED.items()}
         assert rows[ApiKey.ADD_PARTITIONS_TO_TXN] == (0, 3)  # 4 is for brokers
+        features = [
+            (feature.name, feature.max_version_level) for feature in found.finalized_features
+        ]
+        assert features == ([(GROUP_VERSION, 1)] if version >= 3 else [])
+        assert [feature.min_version for feature in found.supported_features] == [1] * len(features)
     refusal = ApiVersionsResponse.decode(bytes(refuse_api_versions()), version=4)
     assert refusal.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert refusal.api_keys

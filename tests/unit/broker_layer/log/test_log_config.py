@@ -105,7 +105,7 @@ def test_unknown_setting_is_refused_with_suggestion() -> None:
         ("retention.ms", "soon"),
         ("segment.bytes", "1"),
         ("cleanup.policy", "vanish"),
-        ("cleanup.policy", ""),
+        ("message.timestamp.type", ""),
         ("compression.type", "zip"),
         ("unclean.leader.election.enable", "maybe"),
         ("preallocate", "maybe"),

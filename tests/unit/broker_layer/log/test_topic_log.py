@@ -154,7 +154,7 @@ async def test_duplicate_batch_gets_first_offset(setting: LogSetting) -> None:
     assert (await append(after, data)).base_offset == 0
     with pytest.raises(TopicError) as refusal:
         append(after, batch(b"x", producer=Producer(7, 0, 5)))
-    assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     following = append(after, batch(b"c", producer=Producer(7, 0, 2)))
     assert (await following).base_offset == 2
 

@@ -18,6 +18,7 @@ from broker_layer.kafka.record_batch import (
 from broker_layer.kafka.record_batch.header import seal
 from broker_layer.log import log_reader
 from broker_layer.log.log_reader import RECORDS_AT_ONCE
+from broker_layer.log.topic_log import FUTURE_MS, FutureRecords
 from ledger_client import LedgerError
 from metadata.ids import Version
 from metadata.store.memory import MemoryMetadataStore
@@ -191,6 +192,33 @@ async def test_retention_by_time_keeps_newest_ledger(setting: LogSetting) -> Non
     with pytest.raises(TopicError):
         await append(after, batch(b"x", producer=Producer(7, 0, 5)))
     assert (await append(after, batch(b"new", producer=Producer(7, 0, 2)))).base_offset == 2
+
+
+async def test_times_in_the_future_that_hold_up_retention_are_reported(
+    setting: LogSetting, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = await setting.take_over(1, small(retention_ms=10_000, segment_bytes=2_000))
+    await append(log, batch(b"regular", at_ms=setting.now_ms + FUTURE_MS))
+    await log.enforce_retention(setting.now_ms)
+    assert log.future is None
+    future_ms = setting.now_ms + 10 * FUTURE_MS
+    while len(log.ended_ledgers) < 2:
+        await append(log, batch(b"x" * 500, at_ms=future_ms))
+    for _ in range(2):
+        await log.enforce_retention(setting.now_ms)
+    lines = [line for line in caplog.messages if "retention waits for times in the fut" in line]
+    assert len(lines) == 1
+    assert f"log=orders-0 offset=0 until_ms={future_ms + 10_000}" in lines[0]
+    assert log.future == FutureRecords(0, future_ms + 10_000)
+    after = await setting.take_over(2, small(retention_ms=10_000))
+    await after.enforce_retention(setting.now_ms)
+    assert after.future == log.future
+    after.set_config(small(retention_ms=None))  # type: ignore[arg-type]
+    await after.enforce_retention(setting.now_ms)
+    assert after.future is None
+    after.set_config(small(retention_ms=10_000))
+    await after.enforce_retention(future_ms)
+    assert after.future is None
 
 
 async def test_delete_records_moves_log_start(setting: LogSetting) -> None:

@@ -2,10 +2,12 @@
 
 import argparse
 import io
+import json
 import sys
 import threading
 from collections import deque
-from types import SimpleNamespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import pytest
@@ -16,8 +18,22 @@ from quire.cli import topic as topic_data
 from quire.cli.output import Output
 from quire.cli.topic import MissingAnswers, TopicDataError, consume_topic, produce_topic
 from quire.errors import ExitCode
+from quire.operate.fields import Json
 from quire.server.overriding import override
 from tests.until import WAIT_S
+
+
+@dataclass(slots=True)
+class ConsumedRecord:
+    """A record as a consumer of kafka-python returns it."""
+
+    offset: int = 0
+    value: bytes | None = None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    partition: int = 0
+    timestamp: int = 1
+
 
 ACCEPTED = 3
 """Number of records of a partition that is full then."""
@@ -136,12 +152,7 @@ class Consumer:
         assert timeout_ms > 0
         end = self._end if max_records is None else min(self._end, self._at + max_records)
         offsets, self._at, self._end = range(self._at, end), end, 10
-        return {
-            self._partition: [
-                SimpleNamespace(partition=0, offset=n, timestamp=1, key=None, value=b"%d" % n)
-                for n in offsets
-            ]
-        }
+        return {self._partition: [ConsumedRecord(offset=n, value=b"%d" % n) for n in offsets]}
 
     def position(self, _: TopicPartition) -> int:
         """Return the next offset."""
@@ -256,3 +267,52 @@ def test_a_record_that_is_acknowledged_meanwhile_is_not_reported() -> None:
     watch.start()
     watch.join()
     assert remarks == []
+
+
+def test_times_in_the_future_are_shown_with_what_removes_them() -> None:
+    results = io.StringIO()
+    output = Output(as_json=False, results=results, remarks=io.StringIO())
+    rows: list[dict[str, Json]] = [
+        {"partition": number, "end": 9, "future_offset": 4, "future_until_ms": until_ms}
+        for number, until_ms in enumerate((None, 1_800_000_000_000, 2**62))
+    ]
+    topic_data._add_future_records("orders", rows, output)
+    lines = results.getvalue().split("\n\n")
+    assert [line.strip() for line in lines[-2:]] == [
+        "partition 1: times in the future keep all records from offset 4 on until 2027-01-15 "
+        "08:00:00 UTC; to remove them: quire topic trim orders --partition 1 --before 9 --yes",
+        f"partition 2: times in the future keep all records from offset 4 on until {2**62} ms "
+        "after 1970; to remove them: quire topic trim orders --partition 2 --before 9 --yes",
+    ]
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_null_and_empty_differ_and_headers_are_shown(
+    as_json: bool,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    headers = [("trace", b"1"), ("trace", None), ("raw", b"\xff"), ("none", b"")]
+    records = [
+        ConsumedRecord(0, b""),
+        ConsumedRecord(1, None),
+        ConsumedRecord(2, b"v", b"", headers),
+    ]
+    topic_data._print(records, as_json=as_json)
+    sys.stdout.buffer.flush()
+    lines = capfdbinary.readouterr().out.splitlines()
+    if not as_json:
+        assert lines == [b"", b"null", b"v"]
+        return
+    rows = [json.loads(line) for line in lines]
+    assert [row["value"] for row in rows] == ["", None, "v"]
+    assert [row["key"] for row in rows] == [None, None, ""]
+    assert [row["headers"] for row in rows] == [
+        [],
+        [],
+        [
+            {"key": "trace", "value": "1"},
+            {"key": "trace", "value": None},
+            {"key": "raw", "value_base64": "/w=="},
+            {"key": "none", "value": ""},
+        ],
+    ]

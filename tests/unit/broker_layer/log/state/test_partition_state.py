@@ -56,7 +56,7 @@ def test_duplicate_has_append_time() -> None:
 def test_first_batch_with_sequence_is_refused_only_in_empty_log() -> None:
     log = WrittenLog()
     late = batch(Producer(5, 0, 9))
-    assert log.refusal(late) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.refusal(late) is ErrorCode.NOT_ENOUGH_REPLICAS
     log.write()
     log.append(late)
 

@@ -142,12 +142,10 @@ def test_limit_drops_longest_idle_without_transaction(
 
 def test_refused_sequence_names_expected_one() -> None:
     late = header(3)
-    refusals = [states().check(late, is_log_empty=True)]
-    refusals += [after(header(0)).check(late._replace(producer_epoch=1), is_log_empty=False)]
+    refusals = [after(header(0)).check(late._replace(producer_epoch=1), is_log_empty=False)]
     refusals += [after(header(0)).check(late, is_log_empty=False)]
     texts = [refusal.text for refusal in refusals if isinstance(refusal, BatchRefused)]
     assert texts == [
-        "producer 5 in epoch 0 sent sequence 3; expected 0",
         "producer 5 in epoch 1 sent sequence 3; expected 0",
         "producer 5 in epoch 0 sent sequence 3; expected 1",
     ]
@@ -177,60 +175,97 @@ def test_producer_that_may_repeat_a_batch_is_not_replaced(monkeypatch: pytest.Mo
     assert [producer_id for producer_id, _ in made.snapshot()] == [6]
 
 
+AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
 def test_no_batch_overtakes_first_one_that_is_sent_again() -> None:
     made = states()
-    made.await_first(header(4), NOW)
-    made.await_first(header(3), NOW)
-    made.await_first(header(5), NOW)
+    made.await_refused(header(4), NOW)
+    made.await_refused(header(3), NOW)
+    made.await_refused(header(5), NOW)
     later = made.check(header(4), is_log_empty=False, now_ms=NOW)
-    text = "producer 5 in epoch 0 sent sequence 4; expected 3"
-    assert later == BatchRefused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+    text = "producer 5 in epoch 0 sent sequence 4 before 3, which is to be repeated: retry"
+    assert later == BatchRefused(AGAIN, text)
     assert made.check(header(0, epoch=1), is_log_empty=False, now_ms=NOW) == Accept()
     assert made.check(header(3), is_log_empty=False, now_ms=NOW) == Accept()
     made.apply(header(3), 100, NOW)
     assert made.check(header(4), is_log_empty=False, now_ms=NOW) == Accept()
 
 
-def test_first_sequence_is_awaited_around_the_largest_one() -> None:
-    made = states()
-    made.await_first(header(LAST), NOW)
-    later = made.check(header(0), is_log_empty=False, now_ms=NOW)
-    assert code(later) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+def test_gap_of_a_known_producer_behind_a_refused_batch_is_refused_for_now() -> None:
+    made = after(header(0))
+    made.await_refused(header(1), NOW)
+    assert code(made.check(header(2), is_log_empty=False, now_ms=NOW)) is AGAIN
+    assert made.check(header(0), is_log_empty=False, now_ms=NOW) == Duplicate(100, 100, -1)
+    assert made.check(header(1), is_log_empty=False, now_ms=NOW) == Accept()
+    made.apply(header(1), 200, NOW)
+    verdict = made.check(header(3), is_log_empty=False, now_ms=NOW)
+    assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_first_sequence_is_awaited_for_a_time() -> None:
+def test_gap_of_a_new_epoch_behind_a_refused_batch_is_refused_for_now() -> None:
+    made = after(header(0))
+    made.await_refused(header(0, epoch=1), NOW)
+    made.await_refused(header(1), NOW)  # a late batch of the older epoch
+    verdict = made.check(header(1, epoch=1), is_log_empty=False, now_ms=NOW)
+    assert code(verdict) is AGAIN
+    assert made.check(header(0, epoch=1), is_log_empty=False, now_ms=NOW) == Accept()
+
+
+def test_producer_of_an_earlier_topic_begins_anywhere_in_an_empty_log() -> None:
     made = states()
-    made.await_first(header(0), NOW)
+    first = made.check(header(8), is_log_empty=True, now_ms=NOW)
+    text = "producer 5 begins with sequence 8 in an empty log: repeat the batch, after earlier ones"
+    assert first == BatchRefused(AGAIN, text)
+    made.await_refused(header(8), NOW)
+    assert code(made.check(header(9), is_log_empty=True, now_ms=NOW)) is AGAIN
+    assert made.check(header(8), is_log_empty=True, now_ms=NOW) == Accept()
+
+
+def test_batch_that_another_broker_refused_comes_before_the_one_behind_it() -> None:
+    made = states()
+    assert code(made.check(header(1), is_log_empty=True, now_ms=NOW)) is AGAIN
+    made.await_refused(header(1), NOW)
+    assert made.check(header(0), is_log_empty=True, now_ms=NOW) == Accept()
+    made.apply(header(0), 0, NOW)
+    assert made.check(header(1), is_log_empty=False, now_ms=NOW) == Accept()
+
+
+def test_refused_sequence_is_awaited_around_the_largest_one() -> None:
+    made = states()
+    made.await_refused(header(LAST), NOW)
+    assert code(made.check(header(0), is_log_empty=False, now_ms=NOW)) is AGAIN
+
+
+def test_refused_sequence_is_awaited_for_a_time() -> None:
+    known, unknown = after(header(0)), states()
     over_ms = NOW + PRODUCER_KEPT_MS
-    later = made.check(header(1), is_log_empty=False, now_ms=over_ms - 1)
-    assert code(later) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert made.check(header(1), is_log_empty=False, now_ms=over_ms) == Accept()
+    for made in (known, unknown):
+        made.await_refused(header(1), NOW)
+        for soon_ms in (NOW + 1, over_ms - 1):  # repeating a later batch does not prolong the wait
+            assert code(made.check(header(2), is_log_empty=False, now_ms=soon_ms)) is AGAIN
+            made.await_refused(header(2), soon_ms)
+    verdict = known.check(header(2), is_log_empty=False, now_ms=over_ms)
+    assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert unknown.check(header(2), is_log_empty=False, now_ms=over_ms) == Accept()
 
 
 def test_late_batch_of_an_older_epoch_does_not_end_the_wait() -> None:
     made = states()
-    made.await_first(header(0, epoch=1), NOW)
-    made.await_first(header(7, epoch=0), NOW)
-    verdict = made.check(header(1, epoch=1), is_log_empty=False, now_ms=NOW)
-    assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    made.await_refused(header(0, epoch=1), NOW)
+    made.await_refused(header(7, epoch=0), NOW)
+    assert code(made.check(header(1, epoch=1), is_log_empty=False, now_ms=NOW)) is AGAIN
 
 
-def test_first_sequences_of_a_limited_number_of_producers_are_awaited(
+def test_sequences_of_a_limited_number_of_producers_are_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producer_state, "AWAITED_MAX", 1)
     made = states()
     for producer_id in (5, 6):
-        made.await_first(header(0, producer_id=producer_id), NOW)
+        made.await_refused(header(0, producer_id=producer_id), NOW)
     assert made.check(header(1), is_log_empty=False, now_ms=NOW) == Accept()
-    later = made.check(header(1, producer_id=6), is_log_empty=False, now_ms=NOW)
-    assert code(later) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
-def test_known_producer_awaits_nothing() -> None:
-    made = after(header(0))
-    made.await_first(header(0), NOW)
-    assert made.check(header(1), is_log_empty=False, now_ms=NOW) == Accept()
+    assert code(made.check(header(1, producer_id=6), is_log_empty=False, now_ms=NOW)) is AGAIN
 
 
 def test_new_epoch_after_largest_sequence_begins_new_run() -> None:
