@@ -21,6 +21,7 @@ from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from broker_layer.kafka.client_codecs import use_own_codecs
+from broker_layer.kafka.record_batch import Compression
 from ledger_client.cluster_access import identity_of
 from quire.identity.client_file import kafka_settings
 from spark_io.topics.options import TopicWriteOptions
@@ -34,6 +35,7 @@ LINGER_MS: Final = 5
 DELIVERY_TIMEOUT_MS: Final = 120_000
 REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum size of a producer's request, in bytes; the broker limits the size of records."""
+UNCOMPRESSED: Final = Compression.NONE.name.lower()
 ROW_BYTES: Final = 64
 """Size that a row counts in addition to its key and value, in bytes."""
 NULL: Final = bytes(bytearray(b"null"))
@@ -110,7 +112,7 @@ def producer_of(
         bootstrap_servers=list(servers),
         enable_idempotence=True,
         acks="all",
-        compression_type=options.compression,
+        compression_type=None if options.compression == UNCOMPRESSED else options.compression,
         batch_size=BATCH_BYTES,
         linger_ms=LINGER_MS,
         delivery_timeout_ms=DELIVERY_TIMEOUT_MS,

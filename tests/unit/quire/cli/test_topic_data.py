@@ -297,7 +297,8 @@ def test_null_and_empty_differ_and_headers_are_shown(
         ConsumedRecord(1, None),
         ConsumedRecord(2, b"v", b"", headers),
     ]
-    topic_data._print(records, as_json=as_json)
+    text = io.TextIOWrapper(io.BytesIO())
+    topic_data._print(records, Output(as_json=as_json, results=text, remarks=text))
     sys.stdout.buffer.flush()
     lines = capfdbinary.readouterr().out.splitlines()
     if not as_json:

@@ -5,11 +5,13 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
+from kafka import KafkaProducer
 from kafka.record.memory_records import MemoryRecordsBuilder
 
+from broker_layer.kafka.client_codecs import use_own_codecs
 from broker_layer.kafka.record_batch import Compression, parse_records, read_header
 from spark_io.topics.options import COMPRESSIONS
-from spark_io.topics.producer import BATCH_BYTES, NULL, Headers, RowProducer
+from spark_io.topics.producer import BATCH_BYTES, NULL, UNCOMPRESSED, Headers
 
 ROWS: list[tuple[bytes | None, bytes | None, Headers]] = [
     (b"k", b"v" * 500, [("h", b"1"), ("none", None), ("empty", b"")]),
@@ -27,6 +29,7 @@ def given(value: bytes | None) -> bytes:
 
 @pytest.mark.parametrize("kind", Compression)
 def test_records_of_all_kinds_are_built_with_all_codecs(kind: Compression) -> None:
+    use_own_codecs()
     builder = MemoryRecordsBuilder(2, int(kind), BATCH_BYTES)
     for key, value, headers in ROWS:
         builder.append(7, key, given(value), [(name, given(content)) for name, content in headers])
@@ -40,7 +43,7 @@ def test_records_of_all_kinds_are_built_with_all_codecs(kind: Compression) -> No
 
 def test_each_codec_can_be_chosen() -> None:
     """The stock producer asks for a package of each."""
-    assert set(RowProducer._COMPRESSORS) == set(COMPRESSIONS)
-    checks, attributes = zip(*RowProducer._COMPRESSORS.values(), strict=True)
-    assert all(has_codec() for has_codec in checks)
-    assert set(attributes) == set(range(5))
+    use_own_codecs()
+    offered = KafkaProducer._COMPRESSORS
+    assert {name or UNCOMPRESSED for name in offered} == set(COMPRESSIONS)
+    assert all(has_codec() for has_codec, _ in offered.values())
