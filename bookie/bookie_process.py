@@ -262,7 +262,7 @@ class BookieProcess:
             self._incarnation,
             identity.files,
             identity.lock,
-            f"{host}:{options.port}" if options.port else host,
+            join_address(host, options.port) if options.port else host,
             options.location,
         )
 

@@ -27,6 +27,7 @@ from metadata.registry.registration import BookieRegistration
 from metadata.repair.workers import WorkerDirectory
 from metadata.store.records import RecordStore
 from metadata.store.uri import GATEWAY_SCHEME, parse_metadata_uri
+from quire.addresses import join_address, split_address
 from quire.operate.faulty_servers import Fault, FaultyServer, Kind
 from quire.operate.findings import names
 from quire.operate.watch import registered_brokers
@@ -83,9 +84,10 @@ async def _bookie(pool: BookiePool, bookie: BookieRegistration) -> FaultyServer 
 
 
 def _unreachable_bookie(bookie: BookieRegistration, why: str) -> FaultyServer:
-    address, place = f"{bookie.host}:{bookie.port}", bookie.place
-    fault = Fault.UNREACHABLE
-    return FaultyServer(Kind.BOOKIE, bookie.bookie_id, fault, address, place.host, place.rack, why)
+    place, fault = bookie.place, Fault.UNREACHABLE
+    return FaultyServer(
+        Kind.BOOKIE, bookie.bookie_id, fault, bookie.address, place.host, place.rack, why
+    )
 
 
 async def _unreached_by_peers(cluster: Cluster, known: Collection[str]) -> list[FaultyServer]:
@@ -107,7 +109,7 @@ async def _unreached_by_peers(cluster: Cluster, known: Collection[str]) -> list[
 async def _broker(
     broker: BrokerRegistration, listener: Listener, context: SSLContext | None
 ) -> FaultyServer | None:
-    name, address = str(broker.broker_id), f"{listener.host}:{listener.port}"
+    name, address = str(broker.broker_id), join_address(listener.host, listener.port)
     is_plain = "PLAINTEXT" in listener.name.upper()
     why = await _ask(listener.host, listener.port, None if is_plain else context, _API_VERSIONS)
     if why is None:
@@ -118,8 +120,8 @@ async def _broker(
 
 
 async def _gateway(gateway: GatewayRecord, context: SSLContext | None) -> FaultyServer | None:
-    host, _, port = gateway.address.rpartition(":")
-    why = await _ask(host.strip("[]"), int(port), context if gateway.tls else None, b"")
+    host, port = split_address(gateway.address)
+    why = await _ask(host, port, context if gateway.tls else None, b"")
     if why is None:
         return None
     # It has no registration: one that does not answer may be down.
@@ -179,8 +181,9 @@ async def _zookeepers(cluster: Cluster) -> list[FaultyServer]:
             else "it does not serve"
             for status in statuses
         ]
-    return [
-        FaultyServer(kind, f"{host}:{port}", Fault.DOWN, f"{host}:{port}", host, "", why)
-        for (host, port), why in zip(uri.hosts, faults, strict=True)
-        if why is not None
-    ]
+    faulty = []
+    for (host, port), why in zip(uri.hosts, faults, strict=True):
+        if why is not None:
+            address = join_address(host, port)
+            faulty.append(FaultyServer(kind, address, Fault.DOWN, address, host, "", why))
+    return faulty

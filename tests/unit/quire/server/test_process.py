@@ -128,7 +128,7 @@ def test_an_exception_that_ends_a_thread_ends_the_process() -> None:
     with start("thread") as process:
         assert process.wait() == ExitCode.UNAVAILABLE
         assert process.stderr is not None
-        line = json.loads(process.stderr.read())
+        line = json.loads(process.stderr.read().splitlines()[-1])
     assert line["event"] == "thing stopped: thread it ended by KeyError"
     assert line["traceback"].endswith("KeyError: 1")
 
