@@ -84,9 +84,15 @@ async def _bookie(pool: BookiePool, bookie: BookieRegistration) -> FaultyServer 
 
 
 def _unreachable_bookie(bookie: BookieRegistration, why: str) -> FaultyServer:
-    place, fault = bookie.place, Fault.UNREACHABLE
+    place = bookie.place
     return FaultyServer(
-        Kind.BOOKIE, bookie.bookie_id, fault, bookie.address, place.host, place.rack, why
+        Kind.BOOKIE,
+        bookie.bookie_id,
+        Fault.UNREACHABLE,
+        bookie.address,
+        place.host,
+        place.rack,
+        why,
     )
 
 
