@@ -20,7 +20,7 @@ from metadata.errors import (
     OutcomeUnknownError,
 )
 from metadata.ids import BookieId
-from metadata.paths import REPLICA_IDS, replica_path
+from metadata.paths import REPLICA_IDS, REPLICAS, replica_path
 from metadata.records import codec_of_one, whole
 from metadata.store.interface import MetadataStore
 from metadata.store.number_blocks import NumberBlocks
@@ -63,6 +63,15 @@ class ReplicaNumbers:
     async def numbers_of(self, bookie_ids: Iterable[BookieId]) -> tuple[int, ...]:
         """Return the numbers of several bookies, in their order."""
         return tuple(await asyncio.gather(*map(self.number_of, bookie_ids)))
+
+    async def bookies(self) -> dict[int, BookieId]:
+        """Return the bookies that have numbers, by their numbers; allocate none.
+
+        Raises MetadataError.
+        """
+        names = await self._store.children(REPLICAS, fresh=True)
+        ids = [BookieId(name) for name in names]
+        return dict(zip(await self.numbers_of(ids), ids, strict=True))
 
     async def _find(self, bookie_id: BookieId) -> int:
         path = replica_path(bookie_id)

@@ -6,9 +6,11 @@ Source: docs/console.md, "Latency of appends"; protocol rules 1.4, 1.5, 5.1, 7.1
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice, pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -26,14 +28,18 @@ SAMPLES_MAX: Final = 360
 """An hour of samples, at one each 10 s."""
 BOOKIES_MAX: Final = 200
 WIDTH: Final = 1_000
+"""Width of the curves in units, which become as wide as PLOT_PERCENT of the drawing."""
+PLOT_PERCENT: Final = 84
+"""Part of the width that the curves have; the rest is for the axis of milliseconds."""
 STRIP_HEIGHT: Final = 64
-NAME_HEIGHT: Final = 20
+NAME_HEIGHT: Final = 32
+AXIS_HEIGHT: Final = 24
 LEAST_MS: Final = 1.0
 MOST_MS: Final = 10_000.0
-TICKS_MS: Final = (1, 100, 10_000)
+TICKS_MS: Final[Mapping[int, str]] = MappingProxyType({1: "1 ms", 100: "100 ms", 10_000: "10 s"})
 GAP_MS: Final = 25_000
 """Time between two samples above which nothing is drawn between them."""
-BOX: Final = 6.0
+BOX: Final = 6
 LOOK_EVERY_S: Final = 10.0
 PING_S_MAX: Final = 2.0
 BOOKIES_SHOWN_MAX: Final = 8
@@ -102,44 +108,67 @@ def latency_strips(
     span = max(1, until_ms - since_ms)
 
     def across(at_ms: int) -> float:
-        return (at_ms - since_ms) / span * WIDTH
+        return (at_ms - since_ms) / span
 
     height = len(strips) * (STRIP_HEIGHT + NAME_HEIGHT)
     parts = []
     for number, strip in enumerate(strips):
         top = number * (STRIP_HEIGHT + NAME_HEIGHT) + NAME_HEIGHT
-        parts.append(_frame(strip.name, top))
-        for run in _runs(strip.samples):
-            places = [(across(at), top + _down(us)) for at, us in run]
-            parts.append(_curve(places))
+        curves = [
+            _curve([(across(at) * WIDTH, _down(us)) for at, us in run])
+            for run in _runs(strip.samples)
+        ]
+        parts.append(_frame(strip.name, top, Markup("").join(curves)))
         away = [sample.at_ms for sample in strip.samples if sample.p99_us is None]
-        parts += [_crossed(min(across(at), WIDTH - BOX), top) for at in away]
+        parts += [_crossed(across(at) * PLOT_PERCENT, top) for at in away]
     for mark in marks:
-        at = across(mark.at_ms)
         parts.append(
             Markup(
-                '<g><path class="mark" d="M{0:.1f} 0V{1}"></path><text class="head" x="{2:.1f}"'
-                ' y="12">{3}</text><title>{4}</title></g>'
-            ).format(at, height, min(at + 4, WIDTH - 16), mark.number, mark.text)
+                '<g><line class="mark" x1="{0:.2f}%" x2="{0:.2f}%" y1="0" y2="{1}"></line>'
+                '<text class="head" x="{0:.2f}%" dx="4" y="12">{2}</text><title>{3}</title></g>'
+            ).format(across(mark.at_ms) * PLOT_PERCENT, height, mark.number, mark.text)
         )
     return Markup(
-        '<svg viewBox="0 0 {} {}" class="map latency" role="img"'
+        '<svg width="100%" height="{}" class="map latency" role="img"'
         ' aria-labelledby="latency-title latency-text">'
         '<title id="latency-title">Latency of appends at the bookies</title>'
         '<desc id="latency-text">p99 of appends, from 1 ms at the bottom to 10 s at the top of each'
-        " strip, over time from left to right. Numbered lines are events.</desc>{}</svg>"
-    ).format(WIDTH, height, Markup("").join(parts))
+        " strip, over time from left to right. Numbered lines are events.</desc>{}{}</svg>"
+    ).format(height + AXIS_HEIGHT, Markup("").join(parts), _times(since_ms, until_ms, height))
 
 
-def _frame(name: str, top: int) -> Markup:
-    lines = Markup("").join(
-        Markup('<path class="tick" d="M0 {0:.1f}H{1}"></path><text class="head" x="{2}" y="{3:.1f}"'
-               ' text-anchor="end">{4:,} ms</text>').format(
-            y := top + _down(tick * 1_000), WIDTH, WIDTH - 4, y - 2 if tick > 1 else y - 4, tick
+def _times(since_ms: int, until_ms: int, height: int) -> Markup:
+    """Return the axis of time: its begin, its middle and its end, in UTC."""
+    places = (
+        (0.0, "start", since_ms, ""),
+        (PLOT_PERCENT / 2, "middle", (since_ms + until_ms) // 2, ""),
+        (PLOT_PERCENT, "end", until_ms, " UTC"),
+    )
+    return Markup("").join(
+        Markup('<text class="head" x="{}%" y="{}" text-anchor="{}">{}</text>').format(
+            place, height + AXIS_HEIGHT - 4, anchor, f"{_clock(at_ms)}{zone}"
         )
-        for tick in TICKS_MS
-    )  # fmt: skip
-    return Markup('<text x="4" y="{}">{}</text>{}').format(top - 5, name, lines)
+        for place, anchor, at_ms, zone in places
+    )
+
+
+def _clock(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%H:%M:%S}"
+
+
+def _frame(name: str, top: int, curves: Markup) -> Markup:
+    """Return one strip: its name, its axis, and its curves, which alone are stretched."""
+    lines = Markup("").join(
+        Markup(
+            '<line class="tick" x1="0" x2="{0}%" y1="{1:.1f}" y2="{1:.1f}"></line>'
+            '<text class="head" x="{0}%" dx="8" y="{2:.1f}">{3}</text>'
+        ).format(PLOT_PERCENT, y := top + _down(tick_ms * 1_000), y + 4, text)
+        for tick_ms, text in TICKS_MS.items()
+    )
+    return Markup(
+        '<text x="0" y="{0}">{1}</text>{2}<svg x="0" y="{3}" width="{4}%" height="{5}"'
+        ' viewBox="0 0 {6} {5}" preserveAspectRatio="none" overflow="visible">{7}</svg>'
+    ).format(top - 7, name, lines, top, PLOT_PERCENT, STRIP_HEIGHT, WIDTH, curves)
 
 
 def _runs(samples: Sequence[Sample]) -> list[list[tuple[int, int]]]:
@@ -156,19 +185,16 @@ def _runs(samples: Sequence[Sample]) -> list[list[tuple[int, int]]]:
 
 
 def _curve(places: Sequence[tuple[float, float]]) -> Markup:
-    if len(places) == 1:
-        return Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="2.5"></circle>').format(
-            *places[0]
-        )
     steps = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    return Markup('<path class="curve" d="M{}"></path>').format(steps)
+    kind, end = ("curve", "") if len(places) > 1 else ("point", "h0")
+    return Markup('<path class="{}" d="M{}{}"></path>').format(kind, steps, end)
 
 
-def _crossed(x: float, top: int) -> Markup:
+def _crossed(percent: float, top: int) -> Markup:
     return Markup(
-        '<path class="away" d="M{0:.1f} {1}h{2}v{3}h-{2}zL{4:.1f} {5}"><title>no answer</title>'
-        "</path>"
-    ).format(x, top, BOX, STRIP_HEIGHT, x + BOX, top + STRIP_HEIGHT)
+        '<svg x="{0:.2f}%" y="{1}" width="{2}" height="{3}"><path class="away"'
+        ' d="M0 0H{2}V{3}H0zL{2} {3}"><title>no answer</title></path></svg>'
+    ).format(percent, top, BOX, STRIP_HEIGHT)
 
 
 def _down(p99_us: int) -> float:
@@ -311,7 +337,7 @@ def _rows(
 def _cell(samples: Sequence[Sample]) -> str:
     known = [sample.p99_us for sample in samples if sample.p99_us is not None]
     if any(known):
-        return f"{max(known) / 1_000:g} ms"
+        return f"{max(known) / 1_000:,g} ms"
     if known:
         return NO_APPENDS
     return NO_ANSWER if samples else UNKNOWN

@@ -372,7 +372,7 @@ def _reason(
     if following and bookie_id not in following[0].ensemble:
         return (
             f"{bookie_id} does not list them: it was replaced from entry "
-            f"{following[0].first_entry_id} on, and never stored them, or lost them"
+            f"{following[0].first_entry_id:,} on, and never stored them, or lost them"
         )
     if entries.last == ledger.last_entry_id:
         return (
@@ -468,7 +468,8 @@ class Column:
     @property
     def text(self) -> str:
         """Its entries."""
-        return f"from {self.first}" if self.last is None else f"{self.first} to {self.last}"
+        first = f"{self.first:,}"
+        return f"from {first}" if self.last is None else f"{first} to {self.last:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -647,7 +648,7 @@ def grid_view(
     first = max(column.first, min(at, column.last))
     last = min(column.last, first + ENTRIES_MAX - 1)
     drawn = list(parts(ledger, held, first, last, confirmed))
-    text = f"Copies of the entries {first} to {last} on {len(fragment.ensemble)} bookies."
+    text = f"Copies of the entries {first:,} to {last:,} on {len(fragment.ensemble)} bookies."
     return GridView(
         column=column,
         bookies=fragment.ensemble,
@@ -852,9 +853,9 @@ def draw_entry_grid(bookies: Sequence[BookieId], parts: Sequence[Part], text: st
                 shapes.append(_squares(part, first, y, state))
     label = Markup('<text x="{}" y="12" text-anchor="{}">{}</text>')
     width = LABEL_WIDTH + (parts[-1].last - first + 1) * SQUARE
-    shapes.append(label.format(LABEL_WIDTH, "start", first))
+    shapes.append(label.format(LABEL_WIDTH, "start", f"{first:,}"))
     if parts[-1].last > first + ENTRIES_MAX // 10:
-        shapes.append(label.format(width, "end", parts[-1].last))
+        shapes.append(label.format(width, "end", f"{parts[-1].last:,}"))
     height = GRID_HEAD_HEIGHT + len(bookies) * GRID_ROW_HEIGHT
     return Markup(
         '<svg width="{}" height="{}" viewBox="0 0 {} {}" class="map" role="img" '
@@ -865,7 +866,7 @@ def draw_entry_grid(bookies: Sequence[BookieId], parts: Sequence[Part], text: st
 
 def _squares(part: Part, first: int, y: int, state: Copy) -> Markup:
     square = Markup(
-        '<rect x="{}" y="{}" width="{}" height="{}" class="shape" {}><title>{}: {}</title></rect>'
+        '<rect x="{}" y="{}" width="{}" height="{}" class="shape" {}><title>{:,}: {}</title></rect>'
     )
     return Markup("").join(
         square.format(

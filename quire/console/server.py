@@ -21,6 +21,7 @@ from quire.console.guard import TOKEN_BYTES, Guard, LoginPages, Sessions
 from quire.console.latency import AppendPings
 from quire.console.options import ConsoleOptions
 from quire.console.pages.bookie_page import BookiePages
+from quire.console.pages.chains_page import ChainPages
 from quire.console.pages.cluster_page import ClusterPages
 from quire.console.pages.groups_page import GroupPages
 from quire.console.pages.ledger_page import LedgerListPages, LedgerPages, LedgerTailPages
@@ -158,6 +159,7 @@ PAGES: Final[Sequence[type[Pages]]] = (
     LedgerListPages,
     LedgerPages,
     LedgerTailPages,
+    ChainPages,
     RepairPages,
     BookiePages,
     TopicPages,

@@ -13,7 +13,9 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from metadata.ledgers.copies import Copies
 from quire.operate.fields import (
+    KIBIBYTE,
     describe_bytes,
     describe_duration,
     describe_field,
@@ -24,6 +26,12 @@ from quire.operate.fields import (
 TEMPLATES: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
 NOTHING: Final = "–"
+NAMES: Final = frozenset({"class", "id", "ledger"})
+"""Fields whose numbers are names."""
+SETTING_MAX: Final = 2**63 - 1
+"""Value of a topic's setting that is no limit."""
+MS_PER_S: Final = 1_000
+DIGITS_UNTIL_MS: Final = 100
 TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         ".css": "text/css",
@@ -76,6 +84,42 @@ def subject_link(base_path: str, where: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(address, where)
 
 
+def counted_field(value: object, name: str) -> str:
+    """Return a field as a person reads it; a number that is no name has separators."""
+    said = describe_field(name, value)
+    is_count = isinstance(value, int) and said == str(value) and name not in NAMES
+    return f"{value:,}" if is_count else said
+
+
+def with_unit(value: str, name: str) -> Markup:
+    """Return the value of a topic's setting, and what it is in larger units if its name has one."""
+    if not value.removeprefix("-").isdecimal():
+        return escape(value)
+    number, unit = int(value), name.rpartition(".")[2]
+    larger = ""
+    if number == SETTING_MAX:
+        larger = "no limit"
+    elif unit == "ms" and number >= MS_PER_S:
+        larger = describe_duration(number / MS_PER_S)
+    elif unit == "bytes" and number >= KIBIBYTE:
+        larger = describe_bytes(number)
+    shown = Markup("{:,}").format(number)
+    return shown + Markup(' <span class="quiet">{}</span>').format(larger) if larger else shown
+
+
+def describe_milliseconds(seconds: float) -> str:
+    """Return a time in milliseconds, with as many digits as it is worth."""
+    ms = seconds * MS_PER_S
+    return f"{ms:,.0f} ms" if ms >= DIGITS_UNTIL_MS else f"{ms:.3g} ms"
+
+
+def copies_text(copies: Copies | None) -> str:
+    """Return how many copies the entries of a ledger have that have the fewest."""
+    if copies is None:
+        return "no entries"
+    return f"{copies.certain} certain, {copies.possible} at most"
+
+
 class Templates:
     """Templates of a console that is served below a path.
 
@@ -95,7 +139,10 @@ class Templates:
             "duration": lambda s: NOTHING if s is None else describe_duration(s),
             "time": lambda ms: NOTHING if ms is None else describe_time(ms),
             "count": lambda number: NOTHING if number is None else f"{number:,}",
-            "field": lambda value, name: describe_field(name, value),
+            "field": counted_field,
+            "setting": with_unit,
+            "milliseconds": describe_milliseconds,
+            "copies": copies_text,
             "heading": lambda name: heading(name).capitalize(),
             "commands": with_commands,
             "subject": lambda where: subject_link(base_path, where),

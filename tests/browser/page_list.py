@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from quire.console.pages.groups_page import GROUP_PATH
 from tests.browser.hostile_names import HOSTILE
-from tests.browser.sample_cluster import GROUP, TOPIC, TRANSACTION, SampleCluster
+from tests.browser.sample_cluster import CHAIN, GROUP, TOPIC, TRANSACTION, SampleCluster
 
 STREAMS: Final = ("/ledgers/{ledger_id}/tail", "/topics/{topic}/live")
 FILES: Final = ("/static/{name}", "/reports/style.css")
@@ -29,11 +29,14 @@ def page_list(sample: SampleCluster) -> Sequence[tuple[str, str]]:
         ("/", "/"),
         ("/if-lost", f"/if-lost?bookie={bookie}"),
         ("/ledgers", "/ledgers"),
+        ("/ledgers", "/ledgers?metadata=job%3Dnightly-export"),
         (ledger, f"/ledgers/{sample.changed}?fragment=0&from=0"),
         (ledger, f"/ledgers/{sample.short}?fragment=0&from=0&as=json"),
         (ledger, f"/ledgers/{sample.striped}?fragment=0&from=0&as=hex"),
         (ledger, f"/ledgers/{sample.hostile}?from=0"),
         (ledger, f"/ledgers/{sample.locked}?from=0"),
+        ("/chains", "/chains"),
+        ("/chains/{chain}", f"/chains/{CHAIN}"),
         ("/repair", "/repair"),
         ("/repair/jobs", "/repair/jobs"),
         ("/bookies/{bookie}", f"/bookies/{bookie}"),

@@ -24,6 +24,7 @@ PASSWORD: Final = b"a password of 24 bytes."
 TOPIC: Final = "orders"
 TOPICS: Final = (TOPIC, "payments", "shipments.eu-west")
 GROUP: Final = "billing"
+CHAIN: Final = "nightly"
 TRANSACTION: Final = f"ship-{SHAPE}"
 TRANSACTION_MS: Final = 900_000
 """Longer than the tests: it ends by itself after that."""
@@ -72,6 +73,7 @@ async def sample_cluster(hostile: Sequence[str] = HOSTILE) -> AsyncIterator[Samp
                 changed=await _changed(cluster, client),
                 short=await _short(cluster, degraded),
             )
+            await _publish(client, (filled.striped, filled.hostile))
         await asyncio.to_thread(_fill_topics, filled.brokers, hostile)
         producer = await asyncio.to_thread(_open_transaction, filled.brokers)
         try:
@@ -142,6 +144,14 @@ async def _locked(client: LedgerClient) -> int:
     async with client.create_ledger(Quorum(3, 2, 2), password=PASSWORD) as ledger:
         await ledger.append(b"classified")
     return ledger.id
+
+
+async def _publish(client: LedgerClient, ledgers: Sequence[int]) -> None:
+    """Publish ledgers in a chain, each in a link of its own."""
+    chain = client.chain(CHAIN)
+    await chain.create()
+    for batch, ledger_id in enumerate(ledgers):
+        await chain.publish([await client.ledger_info(ledger_id)], application=IMAGE, batch=batch)
 
 
 def _fill_topics(address: str, hostile: Sequence[str]) -> None:

@@ -9,11 +9,19 @@ from quire.console.guard import Guard
 from quire.console.server import routes
 from tests.browser.page_list import NOT_HTML, page_list
 from tests.browser.running_console import RunningConsole
-from tests.browser.sample_cluster import SampleCluster
+from tests.browser.sample_cluster import TOPIC, SampleCluster
 from tests.browser.watched_page import WIDE, Scheme, watched_page
 
 NARROW = (320, 640)
 """Reflow of WCAG 1.4.10: as wide as a window of 1280 pixels at a zoom of 400 %."""
+TELEPHONE = (390, 844)
+SCROLLED_TABLES = """() => [...document.querySelectorAll('.wide:has(thead)')]
+  .filter((wide) => wide.checkVisibility() && wide.scrollWidth > wide.clientWidth)
+  .map((wide) => wide.outerHTML.slice(0, 100))"""
+FIRST_LABELS = """() => [...document.querySelector('table.blocks tbody tr').cells]
+  .map((cell) => cell.dataset.label)"""
+ROW_HEADER_WIDTHS = """() => [...document.querySelectorAll('table.blocks tbody th')]
+  .filter((cell) => cell.checkVisibility()).map((cell) => cell.offsetWidth)"""
 SERIOUS = ("serious", "critical")
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 TARGET_PIXELS = 24
@@ -60,6 +68,28 @@ async def test_pages_are_accessible(
                 findings.append(f"{address} is {scrolled} pixels wide in a window of {shown}")
             findings += [f"{address}: cut {each}" for each in await window.page.evaluate(CUT_TEXTS)]
         assert findings == []
+        await window.must_be_clean()
+
+
+async def test_tables_fit_a_telephone(
+    browser: Browser, sample: SampleCluster, console: RunningConsole
+) -> None:
+    async with watched_page(browser, console, size=TELEPHONE) as window:
+        for address in (
+            "/",
+            "/ledgers",
+            f"/topics/{TOPIC}",
+            f"/topics/{TOPIC}/messages?partition=2",
+        ):
+            await window.open(address)
+            await window.page.wait_for_selector("table.blocks")
+            assert await window.page.evaluate(SCROLLED_TABLES) == [], address
+            widths = await window.page.evaluate(ROW_HEADER_WIDTHS)
+            assert min(widths) > TELEPHONE[0] / 2, address
+            labels = await window.page.evaluate(FIRST_LABELS)
+            assert labels[0] == await window.page.locator("thead th").first.text_content()
+        await window.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+        await window.page.wait_for_selector("table.blocks", state="detached")
         await window.must_be_clean()
 
 

@@ -42,12 +42,12 @@ async def test_stops_are_in_the_order_of_the_page(
     async with watched_page(browser, console) as window:
         await window.open(f"/ledgers/{sample.changed}")
         names = list[str]()
-        for _ in range(7):
+        for _ in range(8):
             await window.page.keyboard.press("Tab")
             names.append(await window.page.evaluate(LABEL))
             width = await window.page.evaluate(f"getComputedStyle({FOCUSED}).outlineWidth")
             assert width == "3px", names
-        assert names[1:] == ["Quire", "Cluster", "Ledgers", "Repair", "Topics", "Groups"]
+        assert names[1:] == ["Quire", "Cluster", "Ledgers", "Chains", "Repair", "Topics", "Groups"]
 
 
 async def test_the_map_is_walked_by_arrow_keys(

@@ -50,6 +50,9 @@ from quire.server.overriding import override
 
 PATH: Final = "/ledgers/{ledger_id}"
 PASSWORD_CHARACTERS_MAX: Final = 1_000
+SEARCHED_MAX: Final = 2_000
+"""Maximum number of ledgers that one search reads; a link continues it."""
+SEARCH_CHARACTERS_MAX: Final = 1_000
 CUSTOM_SHOWN_MAX: Final = 100
 """Maximum number of names of custom metadata, lost ranges and given-up parts on a page."""
 TAIL_PATH: Final = "/ledgers/{ledger_id}/tail"
@@ -158,6 +161,7 @@ class LedgerPages(Pages):
             safety=safety_view(metadata, held, end, compared, wanted.fragments, request.path),
             grid=_grid(metadata, held, end.last_confirmed, wanted),
             problems=_problems(held),
+            copies=_copies(cluster, metadata),
             repair=explanation.sentence,
             events=events,
             latency=latency_view(metadata, context.appends, events),
@@ -179,6 +183,13 @@ async def found_ledger(cluster: Cluster, request: web.Request, password: bytes) 
     except LedgerNotFoundError:
         pass
     raise web.HTTPNotFound(text="there is no ledger with this id: the list of ledgers shows them")
+
+
+def _copies(cluster: Cluster, ledger: LedgerMetadata) -> Copies | None:
+    """Return the copies by the metadata, as the list and the page of a ledger say them."""
+    up = cluster.directory.bookies
+    in_limbo = [registration.bookie_id for registration in up.values() if registration.is_in_limbo]
+    return fewest_copies(ledger, up, in_limbo)
 
 
 def _custom(ledger: LedgerMetadata) -> list[tuple[str, object]]:
@@ -209,6 +220,21 @@ class LedgerRow:
     copies: Copies | None
 
 
+def _is_found(ledger: LedgerMetadata | None, text: str) -> bool:
+    """Return whether custom metadata has what a search asks for: `name=value`, or `name` with any
+    value. Without a text everything is found.
+    """
+    if not text or ledger is None:
+        return not text
+    if text in ledger.custom:
+        return True
+    return any(
+        ledger.custom.get(text[:place]) in (text[place + 1 :], text[place + 1 :].encode())
+        for place, character in enumerate(text)
+        if character == "="
+    )
+
+
 class LedgerListPages(Pages):
     """List of ledgers."""
 
@@ -219,17 +245,28 @@ class LedgerListPages(Pages):
 
     async def _list(self, request: web.Request) -> web.Response:
         start = asked_number(request.query, "from", 0, LEDGER_ID_MAX)
-        return self._context.page(request, "ledgers.html", page=await self._page(start))
+        text = request.query.get("metadata", "").strip()[:SEARCH_CHARACTERS_MAX]
+        page, read_count = await self._page(start, text)
+        return self._context.page(
+            request, "ledgers.html", page=page, searched=text, read_count=read_count
+        )
 
-    async def _page(self, start: int) -> Page[LedgerRow]:
+    async def _page(self, start: int, text: str) -> tuple[Page[LedgerRow], int]:
+        """Return the ledgers from `start` on that a text finds, and how many were read."""
+        most = SEARCHED_MAX if text else ROWS_PER_PAGE
         ids: list[LedgerId] = []
         async for ledger_id in self._context.cluster.ledgers.list_ledger_ids(LedgerId(start)):
             ids.append(ledger_id)
-            if len(ids) > ROWS_PER_PAGE:
+            if len(ids) > most:
                 break
-        rows = await asyncio.gather(*map(self._row, ids[:ROWS_PER_PAGE]))
-        next_start = ids[ROWS_PER_PAGE] if len(ids) > ROWS_PER_PAGE else None
-        return Page([row for row in rows if row is not None], start, next_start)
+        rows: list[LedgerRow] = []
+        end = 0
+        while end < min(most, len(ids)) and len(rows) < ROWS_PER_PAGE:
+            some = ids[end : min(end + ROWS_PER_PAGE, most)]
+            found = await asyncio.gather(*map(self._row, some))
+            rows += [row for row in found if row is not None and _is_found(row.ledger, text)]
+            end += len(some)
+        return Page(rows, start, ids[end] if end < len(ids) else None), end
 
     async def _row(self, ledger_id: LedgerId) -> LedgerRow | None:
         cluster = self._context.cluster
@@ -239,9 +276,7 @@ class LedgerListPages(Pages):
             return None  # deleted meanwhile
         except MetadataFormatError:
             return LedgerRow(ledger_id, None, None)
-        up = cluster.directory.bookies
-        in_limbo = [row.bookie_id for row in up.values() if row.is_in_limbo]
-        return LedgerRow(ledger_id, ledger, fewest_copies(ledger, up, in_limbo))
+        return LedgerRow(ledger_id, ledger, _copies(cluster, ledger))
 
 
 class LedgerTailPages(Pages):

@@ -1,6 +1,7 @@
 """Pages of repair: what is left, by which workers, what blocks it, and every published job."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from aiohttp import web
@@ -19,20 +20,25 @@ JOBS_START_MAX: Final = 10**6
 PAUSE_MINUTES_DEFAULT: Final = 60
 PAUSE_MINUTES_MAX: Final = 7 * 24 * 60
 MS_PER_MINUTE: Final = 60_000
-FIGURES: Final = (
-    "auditor",
-    "workers",
-    "audited_ms",
-    "ledgers_left",
-    "ledgers_blocked",
-    "bytes_left",
-    "copied_bytes",
-    "bytes_per_s",
-    "eta_s",
-    "lost_ledgers",
-    "bytes_per_s_max",
-    "paused_until_ms",
+FIGURES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ledgers_left": "Ledgers left",
+        "ledgers_blocked": "Of these blocked",
+        "bytes_left": "Left to copy",
+        "copied_bytes": "Copied",
+        "bytes_per_s": "Speed",
+        "bytes_per_s_max": "Highest speed",
+        "eta_s": "Done in about",
+        "lost_ledgers": "Lost ledgers",
+        "paused_until_ms": "Paused until",
+        "audited_ms": "Last audit",
+        "auditor": "Auditor",
+        "workers": "Workers",
+    }
 )
+"""Fields of the summary, with what the page calls them."""
+HEADINGS: Final[Mapping[str, str]] = MappingProxyType({"id": "Bookie", "for_s": "For"})
+"""Headings of columns whose fields have other names."""
 
 
 class RepairPages(Pages):
@@ -59,7 +65,12 @@ class RepairPages(Pages):
             is_paused=summary.is_paused,
             pause_minutes=PAUSE_MINUTES_DEFAULT,
             pause_minutes_max=PAUSE_MINUTES_MAX,
-            figures={figure: row[figure] for figure in FIGURES if row.get(figure) is not None},
+            figures=[
+                (name, text, row[name])
+                for name, text in FIGURES.items()
+                if row.get(name) is not None
+            ],
+            headings=HEADINGS,
             tables=[
                 (table.title, table.columns, _rows(row[table.name]))
                 for table in TABLES

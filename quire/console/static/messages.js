@@ -10,14 +10,17 @@ const ROWS_MAX = 200;
  * @param {string[]} texts
  */
 function addRow(body, texts) {
+  const names = /** @type {HTMLTableElement} */ (body.parentElement).tHead?.rows[0].cells ?? [];
   const row = body.insertRow(0);
-  for (const text of texts) {
+  texts.forEach((text, index) => {
     const cell = row.insertCell();
+    cell.dataset.label = names[index]?.textContent ?? "";
+    cell.classList.add("long");
     const shown = document.createElement("pre");
     shown.className = "data";
     shown.textContent = text;
     cell.append(shown);
-  }
+  });
   while (body.rows.length > ROWS_MAX) {
     body.deleteRow(-1);
   }
@@ -52,7 +55,7 @@ function offer(live) {
     table.hidden = false;
     source.addEventListener("record", (event) => {
       const record = JSON.parse(event.data);
-      addRow(body, [String(record.offset), record.time, record.key, record.value]);
+      addRow(body, [record.offset.toLocaleString("en"), record.time, record.key, record.value]);
     });
     source.addEventListener("skipped", (event) => {
       skipped += JSON.parse(event.data);

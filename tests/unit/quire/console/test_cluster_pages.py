@@ -1,9 +1,15 @@
 """Pages of a cluster and its ledgers, over metadata in memory."""
 
 import asyncio
+import html
+import re
+from dataclasses import replace
+
+import pytest
 
 from metadata.repair.lifecycle import Lifecycle
 from quire.console.options import ConsoleOptions
+from quire.console.pages import ledger_page
 from quire.console.templating import ROWS_PER_PAGE
 from tests.support.quire.console import Browser, open_console
 from tests.support.quire.memory_cluster import MemoryCluster
@@ -58,6 +64,40 @@ async def test_ledgers_are_listed_page_by_page(memory_cluster: MemoryCluster) ->
         assert 'rel="next"' not in text
         for odd in ("-1", "x", "9" * 30, "%00"):
             assert (await browser.get(f"/ledgers?from={odd}")).status == 400
+
+
+async def test_ledgers_are_found_by_their_metadata(
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_page, "SEARCHED_MAX", ROWS_PER_PAGE + 10)
+    await memory_cluster.create("a", "b", "c")
+    for number in range(ROWS_PER_PAGE + 20):
+        custom = {"job": "a=b" if number % 40 == 7 else b"other", "n": str(number)}
+        ledger = replace(closed_ledger("abc", ledger_id=number), custom=custom)
+        await memory_cluster.add(ledger)
+    async with open_console(OPTIONS) as (_, browser):
+        text = (await browser.get("/ledgers?metadata=job%3Da%3Db")).text
+        assert re.findall(r'href="/ledgers/(\d+)"', text) == ["7", "47", "87"]
+        assert "3 ledgers found among 110 ledgers" in text
+        assert "/ledgers?from=110&metadata=job%3Da%3Db" in html.unescape(text)
+        text = (await browser.get("/ledgers?from=110&metadata=job%3Dother")).text
+        assert "10 ledgers found among 10 ledgers" in text
+        assert 'rel="next"' not in text
+        text = (await browser.get("/ledgers?metadata=job")).text
+        assert f"{ROWS_PER_PAGE} ledgers found among" in text
+        text = (await browser.get("/ledgers?metadata=%3Cscript%3E%3D")).text
+        assert "No ledger was found" in text
+        assert "<script>=" not in text
+        assert "?metadata=n%3D7" in (await browser.get("/ledgers/7")).text
+
+
+async def test_copies_are_said_alike_in_list_and_page(memory_cluster: MemoryCluster) -> None:
+    await memory_cluster.create("a", "b", "c")
+    await memory_cluster.add(closed_ledger("abc", ledger_id=7))
+    await memory_cluster.stop("b")
+    async with open_console(OPTIONS) as (_, browser):
+        for path in ("/ledgers", "/ledgers/7"):
+            assert "<td>1 certain, 2 at most" in (await browser.get(path)).text
 
 
 async def test_an_empty_cluster(memory_cluster: MemoryCluster) -> None:

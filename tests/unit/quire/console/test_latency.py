@@ -11,7 +11,9 @@ from metadata.ids import BookieId
 from quire.console import latency
 from quire.console.latency import (
     BOOKIES_SHOWN_MAX,
+    PLOT_PERCENT,
     SAMPLES_MAX,
+    STRIP_HEIGHT,
     TABLE_ROWS_MAX,
     WIDTH,
     AppendRing,
@@ -86,11 +88,11 @@ def test_events_are_beside_the_samples_of_their_time() -> None:
     ]
     assert [row.events for row in view.rows] == [(), (), (3,)]
     root = ET.fromstring(view.drawn)
-    marks = [element for element in root.iter("path") if element.get("class") == "mark"]
-    assert len(marks) == 1
-    place = re.match(r"M([\d.]+) ", str(marks[0].get("d")))
-    assert place is not None
-    assert float(place.group(1)) == 0.75 * WIDTH
+    marks = [element for element in root.iter("line") if element.get("class") == "mark"]
+    assert [mark.get("x1") for mark in marks] == [f"{0.75 * PLOT_PERCENT:.2f}%"]
+    texts = [element.text for element in root.iter("text")]
+    assert texts.count("100 ms") == 2
+    assert texts[-3:] == ["22:13:20", "22:13:30", "22:13:40 UTC"]
     assert "a repair is needed <now>" in [element.text for element in root.iter("title")]
     assert sum(element.get("class") == "away" for element in root.iter("path")) == 2
 
@@ -111,13 +113,16 @@ def test_every_sample_is_drawn_within_the_picture(samples: list[Sample]) -> None
     marks = [Mark(1, since, 'a & "b"'), Mark(2, until, "<c>")]
     drawn = latency_strips([Strip("<bookie>", samples)], marks, since, until)
     root = ET.fromstring(drawn)
-    height = float(str(root.get("viewBox")).split()[3])
-    places = [element for element in root.iter("path") if element.get("class") == "curve"]
-    points = list(root.iter("circle"))
-    numbers = [float(n) for place in places for n in re.findall(r"[\d.]+", str(place.get("d")))]
-    numbers += [float(str(point.get(name))) for point in points for name in ("cx", "cy")]
+    drawn_paths = [
+        str(element.get("d"))
+        for element in root.iter("path")
+        if element.get("class") in ("curve", "point")
+    ]
+    numbers = [
+        float(n) for path in drawn_paths for n in re.findall(r"[\d.]+", path.removesuffix("h0"))
+    ]
     assert len(numbers) == 2 * sum(bool(sample.p99_us) for sample in samples)
     assert all(0 <= x <= WIDTH for x in numbers[::2])
-    assert all(0 <= y <= height for y in numbers[1::2])
+    assert all(0 <= y <= STRIP_HEIGHT for y in numbers[1::2])
     away = [element for element in root.iter("path") if element.get("class") == "away"]
     assert len(away) == sum(sample.p99_us is None for sample in samples)
