@@ -26,12 +26,12 @@ ENDS_NOT_READ: Final = SeededBug(
             "broker_layer/log/log_reader.py",
             "        last_id = await self._last_entry_of(segment)\n"
             "        position = await self._position_of(segment, offset)\n"
-            "        found: list[ReadBatch] = []\n",
+            "        batches: list[ReadBatch] = []\n",
             "        last_id = await self._last_entry_of(segment)\n"
             "        if not segment.is_open:\n"
             "            last_id = EntryId(last_id - 2)\n"
             "        position = await self._position_of(segment, offset)\n"
-            "        found: list[ReadBatch] = []\n",
+            "        batches: list[ReadBatch] = []\n",
         ),
     ),
     (),

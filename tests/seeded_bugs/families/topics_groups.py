@@ -135,8 +135,8 @@ BUGS = (
             Edit(
                 ASSIGNED,
                 "        self.spent = max(self.spent, epoch)\n"
-                "        if self._opened_epoch == epoch:\n",
-                "        if self._opened_epoch == epoch:\n",
+                "        if self._opened_epoch == epoch and self._opened is not None:\n",
+                "        if self._opened_epoch == epoch and self._opened is not None:\n",
             ),
             Edit(
                 ASSIGNED,

@@ -164,8 +164,8 @@ BUGS = (
         (
             Edit(
                 PRODUCERS,
-                "        return _check_sequence(header, state)\n",
-                "        return ACCEPT\n",
+                "            verdict = _check_sequence(header, state)\n",
+                "            verdict = ACCEPT\n",
             ),
         ),
         (

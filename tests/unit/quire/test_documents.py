@@ -72,7 +72,7 @@ def test_every_command_of_the_runbooks_can_be_read() -> None:
     text = (ROOT / "docs/runbooks.md").read_text()
     commands = re.findall(r"^ *\$ quire (\w+) ([^>\n]*)", text, re.M)
     for noun, words in commands:
-        parser_of(noun).parse_args(shlex.split(words))
+        parser_of(noun).parse_args(shlex.split(words, comments=True))
     verbs = {words.split()[0] for noun, words in commands if noun == "metadata"}
     assert verbs == {"dump", "restore", "check", "compare", "accept-restore"}
 

@@ -3,11 +3,11 @@
 import pytest
 
 from metadata.ids import LedgerId
-from quire.cli import metadata as metadata_check
 from quire.cli.metadata import DELETED, MOVED, NOT_CLOSED, UNKNOWN
 from quire.cli.metadata_verbs import parser
 from quire.errors import ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile
+from quire.operate import held_ledgers
 from quire.operate.admin_api import AdminApiError
 from quire.operate.fields import Json
 from tests.support.quire.memory_cluster import MemoryCluster
@@ -46,7 +46,7 @@ class Admin:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     made = Admin()
-    monkeypatch.setattr(metadata_check, "get_json", made.get)
+    monkeypatch.setattr(held_ledgers, "get_json", made.get)
     return made
 
 

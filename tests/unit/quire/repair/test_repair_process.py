@@ -25,6 +25,7 @@ from metadata.restore.restore_record import (
 from quire.repair.ledger_reads import OrderlyStops
 from quire.repair.standing import Standings
 from quire.repair.worker import RepairWorker
+from quire.server.server_log import LOGGER
 from tests.simulation.nodes import BookieNode, ClientNode
 from tests.support.repair.repair_world import LONG_S, LOST_AFTER_S, THREE, World, play
 from tests.support.repair.replicas import end, start_again
@@ -158,7 +159,7 @@ def test_a_bookie_that_stops_in_order_while_a_worker_looks_stays(
 
 
 def test_repair_slows_down_while_appends_are_slow(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "quire.repair.pacing")
+    caplog.set_level(logging.INFO, LOGGER)
 
     async def story(world: World) -> None:
         ids = await world.write(12)
@@ -176,7 +177,7 @@ def test_repair_slows_down_while_appends_are_slow(caplog: pytest.LogCaptureFixtu
         await world.read(ids)
 
     play(story, bytes_per_s=100)
-    assert "repair slows down there" in caplog.text
+    assert "repair slowed" in caplog.text
 
 
 def test_an_empty_ledger_is_repaired_without_its_key() -> None:
