@@ -8,7 +8,7 @@ from quire.cli.metadata_verbs import parser
 from quire.errors import ExitCode
 from quire.identity.client_file import NO_IDENTITY, ClientFile
 from quire.operate import held_ledgers
-from quire.operate.admin_api import AdminApiError
+from quire.operate.admin_api import AdminApiError, AdminNotFoundError
 from quire.operate.fields import Json
 from tests.support.quire.memory_cluster import MemoryCluster
 from tests.support.sample_ledgers import closed_ledger, open_ledger
@@ -35,7 +35,7 @@ class Admin:
         if path.endswith("/entries"):
             ranges = HELD[int(path.split("/")[4])]
             if not ranges:
-                raise AdminApiError(f"{url} returned status 404: b''")
+                raise AdminNotFoundError(f"{url} returned status 404: b''")
             return {"ranges": [list(range_) for range_ in ranges]}
         after = int(path.partition("after=")[2].partition("&")[0])
         page = [each for each in HELD if each > after][:2]
