@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from quire.cli.command_line import Noun, chosen, positive
 from quire.cli.output import Output
 from quire.cli.progress import Progress
+from quire.distribution import build
 from quire.errors import ExitCode, UsageError
 from quire.operate.fields import Json
 
@@ -104,8 +105,6 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _compare_into(directory: Path, arguments: argparse.Namespace, output: Output) -> int:
-    from importlib.metadata import version
-
     from quire.bench.comparison import describe_machine, read_comparison, write_machine, write_run
     from quire.bench.results import FailedRun
     from quire.bench.runner import run_all
@@ -114,7 +113,7 @@ async def _compare_into(directory: Path, arguments: argparse.Namespace, output: 
     output.remark(_time_text(plan))
     progress = Progress(output, "ran", "runs", len(list(plan.cells())))
     command = shlex.join(["quire", *sys.argv[1:]])
-    write_machine(directory, describe_machine(version("quire"), command))
+    write_machine(directory, describe_machine(build(), command))
 
     def take(run: "RunResult | FailedRun") -> None:
         write_run(directory, run)
