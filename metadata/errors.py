@@ -240,6 +240,10 @@ class EmbeddedServerError(MetadataError):
     """The embedded ZooKeeper server could not be started; the message says why and what to do."""
 
 
+class OtherServersDirectoryError(EmbeddedServerError):
+    """A data directory belongs to another server of the ensemble."""
+
+
 class PortInUseError(EmbeddedServerError):
     """Another program uses the wanted port."""
 

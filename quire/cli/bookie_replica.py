@@ -15,6 +15,7 @@ from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.bookies.pool import BookiePool
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
+from ledger_client.errors import UnauthorizedError
 from ledger_client.reading.replica_reading import (
     ComparedRange,
     DigestVerdict,
@@ -90,7 +91,15 @@ async def _opened(
             yield pool, keys
         return
     async with open_repair_pool(cluster) as pool:
-        stored_keys = await attach_copies(pool, ledger_id, [bookie_id], password)
+        try:
+            stored_keys = await attach_copies(pool, ledger_id, [bookie_id], password)
+        except UnauthorizedError as error:
+            text = (
+                f"the metadata does not know ledger {ledger_id}, and bookie {bookie_id} returns "
+                "entries of such a ledger only to who may repair"
+            )
+            hint = "quire ledger list"
+            raise ReplicaError(ExitCode.NOT_FOUND, text, try_next=hint) from error
         if stored_keys is None:
             text = f"neither the metadata nor bookie {bookie_id} knows ledger {ledger_id}"
             hint = "quire metadata compare"

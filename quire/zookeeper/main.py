@@ -11,7 +11,7 @@ import os
 from functools import partial
 from typing import Final
 
-from metadata.errors import EmbeddedServerError
+from metadata.errors import EmbeddedServerError, OtherServersDirectoryError
 from quire.server.process import ServerProcess, first_of, print_ready, run_server
 from quire.server.server_log import ServerLog
 from quire.zookeeper.options import ZooKeeperOptions
@@ -26,7 +26,8 @@ def run_zookeeper(options: ZooKeeperOptions) -> int:
     Returns the process's exit status. A failure is written to standard error.
     """
     failures = (EmbeddedServerError,)
-    process = ServerProcess(KIND, options.log_level, options.die_with_parent, failures)
+    final = (OtherServersDirectoryError,)
+    process = ServerProcess(KIND, options.log_level, options.die_with_parent, failures, final=final)
     return run_server(process, partial(_serve, options))
 
 

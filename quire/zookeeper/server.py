@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from metadata.errors import EmbeddedServerError
+from metadata.errors import EmbeddedServerError, OtherServersDirectoryError
 from metadata.store.embedded import (
     lock_directory,
     properties_text,
@@ -126,12 +126,12 @@ class ZooKeeperServer:
         return LOOPBACK if is_wildcard(self._options.host) else self._options.host
 
     def _claim_number(self) -> None:
-        """Write the server's number. Raises EmbeddedServerError if the directory has another."""
+        """Write the server's number. Raises OtherServersDirectoryError."""
         path = self._data_dir / "myid"
         wanted = str(self._options.id or "")
         stored = path.read_text(encoding="utf-8").strip() if path.exists() else ""
         if stored and stored != wanted:
-            raise EmbeddedServerError(
+            raise OtherServersDirectoryError(
                 f"{self._data_dir} belongs to server {stored} of an ensemble, and this is "
                 f"{f'server {wanted}' if wanted else 'a single server'}: use the directory of this"
                 " server"

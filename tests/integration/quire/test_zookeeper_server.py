@@ -13,6 +13,7 @@ import pytest
 
 from metadata.store.embedded_ports import free_port
 from metadata.store.zookeeper.store import open_store
+from quire.errors import ExitCode
 from tests.integration.quire.command import QUIRE, TIMEOUT_S, environment, run_quire
 from tests.until import WAIT_S, until
 
@@ -102,7 +103,7 @@ async def test_three_servers_go_on_without_one(tmp_path: Path) -> None:
 def test_a_directory_of_another_number_is_refused(tmp_path: Path) -> None:
     (tmp_path / "myid").write_text("2\n")
     with serving("--data", str(tmp_path)) as process:
-        assert process.wait(TIMEOUT_S) == 4
+        assert process.wait(TIMEOUT_S) == ExitCode.REFUSED
         assert process.stderr is not None
         errors = process.stderr.read().decode()
     assert "belongs to server 2 of an ensemble, and this is a single server" in errors
@@ -112,7 +113,7 @@ def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
     command = [*QUIRE, "zookeeper", "run", "--data", str(tmp_path)]
     variables = {**environment(None), "QUIRE_JAVA": str(tmp_path / "java")}
     done = subprocess.run(command, capture_output=True, env=variables, timeout=WAIT_S, check=False)
-    assert done.returncode == 4
+    assert done.returncode == ExitCode.UNAVAILABLE
     assert b"set QUIRE_JAVA" in done.stderr
 
 
@@ -121,6 +122,6 @@ def test_a_port_in_use_ends_the_server(tmp_path: Path) -> None:
     with serving("--data", str(tmp_path / "1"), "--port", str(port)) as first:
         ready(first)
         with serving("--data", str(tmp_path / "2"), "--port", str(port)) as second:
-            assert second.wait(TIMEOUT_S) == 4
+            assert second.wait(TIMEOUT_S) == ExitCode.UNAVAILABLE
             assert second.stderr is not None
             assert "a port in use" in second.stderr.read().decode()
