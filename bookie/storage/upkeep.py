@@ -190,7 +190,7 @@ class Upkeep:
             )
         ]
         try:
-            await asyncio.gather(asyncio.shield(log_task), *tasks)
+            await asyncio.gather(*map(asyncio.shield, (log_task, *tasks)))
         finally:
             self._cancel()
 

@@ -60,6 +60,31 @@ def test_checkpoints_follow_the_growth_of_the_log() -> None:
     simulate(main)
 
 
+def test_background_work_is_cancelled_once() -> None:
+    """A second time would break off the close of a file that the work has open."""
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        ends: list[str] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(1)
+                ends.append("closed its file")
+
+        storage._upkeep._reserve.keep = work  # type: ignore[method-assign]
+        running = asyncio.create_task(storage.background())
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await storage.close()
+        assert ends == ["closed its file"]
+
+    simulate(main)
+
+
 @pytest.mark.parametrize("share", [0.0, 9.0])
 def test_background_checkpoint_rests_between_its_transactions(
     share: float, monkeypatch: pytest.MonkeyPatch
