@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from quire.distribution import DISTRIBUTION
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
     "root_packages"
@@ -61,7 +63,8 @@ def test_the_wheel_has_the_examples(names: set[str]) -> None:
 
 def test_the_wheel_has_nothing_else(names: set[str]) -> None:
     tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.startswith("quire-")} == {*PACKAGES}
+    about = DISTRIBUTION.replace("-", "_") + "-"
+    assert {top for top in tops if not top.startswith(about)} == {*PACKAGES}
     assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
 
 

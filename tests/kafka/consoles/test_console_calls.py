@@ -179,7 +179,7 @@ def test_groups_of_the_newer_protocol(replay_of: Callable[[str], Replay]) -> Non
 
 def test_what_kafbat_asks_at_the_start(replay_of: Callable[[str], Replay]) -> None:
     replay = replay_of("Java admin client")
-    assert replay.figures("describeFeatures") == [{"finalized": 0}]
+    assert replay.figures("describeFeatures") == [{"finalized": 1}]  # group.version
     (directories,) = replay.figures("describeReplicaLogDirs")
     assert directories == dict.fromkeys(replay.world.places, "/ledgers")
     operations = replay.figures("describeCluster")[-1]["operations"]
