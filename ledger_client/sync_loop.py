@@ -34,6 +34,8 @@ class BackgroundLoop:
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = asyncio.Event()
+        """Set on the loop. Unlike the loop's `stop`, it does not disturb an end by SystemExit."""
 
     def start(self, work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:
         """Start `work` on the loop; work started by one thread begins in order. Raises
@@ -61,7 +63,7 @@ class BackgroundLoop:
             self._loop = self._thread = None
         if loop is not None and thread is not None:
             with suppress(RuntimeError):  # it has ended by itself
-                loop.call_soon_threadsafe(loop.stop)
+                loop.call_soon_threadsafe(self._stopping.set)
             thread.join(JOIN_TIMEOUT_S)
 
     @property
@@ -94,7 +96,7 @@ class BackgroundLoop:
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            loop.run_until_complete(self._stopping.wait())
         finally:
             with self._lock:  # `start` comes before, and what it started ends, or is refused
                 self._is_closed = True
