@@ -202,7 +202,7 @@ def _overview(comparison: Comparison) -> Section:
     """Return one table per figure, with a row for each scenario at its lowest rate."""
     names = comparison.configurations
     tables = []
-    for figure in (figures.BY_NAME[overview_figure] for overview_figure in OVERVIEW_FIGURES):
+    for figure in map(figures.BY_NAME.__getitem__, OVERVIEW_FIGURES):
         rows = []
         for scenario in comparison.scenarios:
             runs = (comparison.at_lowest_rate(scenario, name) for name in names)
